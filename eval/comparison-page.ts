@@ -5,7 +5,6 @@ import type { Estimate, Example } from '../src/ground/types.ts';
 import { bullets, estimateCell, FOOTER, type Html, html, page, plotFigure } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import { loggedName } from '../src/train/glossary.ts';
 import {
   type ComparedRun,
   type Flip,
@@ -14,7 +13,7 @@ import {
   seriesText,
 } from './comparison.ts';
 import type { CurvePanel } from './report.ts';
-import { curveScripts, curvesBlock } from './report-curves.ts';
+import { curveOf, curveScripts, curvesBlock, rlPanel, smoothing, supervisedLoss } from './report-curves.ts';
 import { seriesFigures } from './report-examples.ts';
 import { type Cell, NOTHING, pageTable } from './table.ts';
 
@@ -131,39 +130,14 @@ type Line = ComparedRun['rl'][number];
 
 function panelsOf(runs: readonly ComparedRun[]): CurvePanel[] {
   const parts = [...new Set(runs.flatMap(({ rl }) => rl.flatMap((line) => Object.keys(line.parts))))];
-  const most = Math.max(0, ...runs.map(({ rl }) => rl.length));
-  const panel = (
-    title: string,
-    name: string,
-    value: (line: Line) => number | null | undefined,
-  ): CurvePanel => ({
-    ...{ title, xLabel: 'step of reinforcement', smooth: 2 * Math.floor(most / 20) + 1 },
-    definition: loggedName('rl', name)!.definition,
-    curves: runs
-      .map(({ path, rl }) => ({
-        name: path,
-        x: rl.map(({ step }) => step),
-        y: rl.map((line) => value(line) ?? null),
-      }))
-      .filter(({ y }) => y.some((point) => point !== null)),
-  });
-  const steps = Math.max(0, ...runs.map(({ sft }) => sft.length));
-  const supervised: CurvePanel = {
-    title: 'Supervised loss',
-    definition: loggedName('sft', 'loss')!.definition,
-    xLabel: 'examples seen',
-    curves: runs
-      .filter(({ sft }) => sft.length > 0)
-      .map(({ path, sft }) => ({
-        name: path,
-        x: sft.map(({ samples }) => samples),
-        y: sft.map(({ loss }) => loss),
-      })),
-    smooth: 2 * Math.floor(steps / 80) + 1,
-    log: true,
-  };
+  const smooth = smoothing(4 * Math.max(...runs.map(({ rl }) => rl.length)));
+  const panel = (title: string, name: string, value: (line: Line) => number | null | undefined): CurvePanel =>
+    rlPanel(title, name, {
+      ...{ xLabel: 'step of reinforcement', smooth },
+      curves: runs.map(({ path, rl }) => curveOf(path, rl, ({ step }) => step, value)),
+    });
   return [
-    supervised,
+    supervisedLoss(runs.map(({ path, sft }) => ({ name: path, lines: sft }))),
     panel('Reward', 'reward', (line) => line.reward),
     ...parts.map((part) => panel(`Reward: ${part}`, `parts.${part}`, (line) => line.parts[part])),
     panel('KL to the reference', 'kl', (line) => line.kl),

@@ -13,7 +13,7 @@ import {
 } from '../src/claims/intervene.ts';
 import { DataError } from '../src/ground/errors.ts';
 import { columns } from '../src/ground/terminal.ts';
-import type { Estimate, EvalRecord } from '../src/ground/types.ts';
+import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
 import { type BootstrapOptions, estimate, pairedDifference } from '../src/measures/bootstrap.ts';
 import { mapBack } from '../src/series/intervals.ts';
 import { reasoningRange } from '../src/tasks/response.ts';
@@ -41,6 +41,8 @@ export type Reliance = Readonly<Record<InterventionName, InterventionEffect | nu
 
 /** A response with the interventions on its reasoning, by name. */
 interface Intervened {
+  /** Place of its series in the data set. */
+  readonly number: number;
   readonly record: EvalRecord;
   readonly own: OwnAnswer;
   readonly changes: Readonly<Partial<Record<InterventionName, Intervention>>>;
@@ -52,20 +54,22 @@ const intervalsAs = ({ answer: { intervals }, length: points }: EvalRecord, leng
 
 /**
  * Plans interventions on greedy responses. Responses without reasoning are left out.
- * @param namesOf channel names of a record's series
+ * @param source examples of the data set, in its order
  * @throws DataError where no response has reasoning
  */
 export function interventionsOn(
   records: readonly EvalRecord[],
-  namesOf: (record: EvalRecord) => readonly string[],
+  source: Iterable<Pick<Example, 'id' | 'names'>>,
 ): readonly Intervened[] {
+  const places = new Map(Array.from(source, ({ id, names }, number) => [id, { number, names }]));
   const reasoned = records.flatMap((record) => {
     const { answer, length: points, frame: length = points } = record;
     const { think, class: named } = answer;
     const intervals = intervalsAs(record, length);
     if (record.failure !== undefined || think === null || think.trim() === '') return [];
     if (reasoningRange(record.response) === null) return [];
-    return [{ record, own: { think, answer: { class: named, intervals }, length, names: namesOf(record) } }];
+    const { number, names } = places.get(record.seriesId)!;
+    return [{ number, record, own: { think, answer: { class: named, intervals }, length, names } }];
   });
   if (reasoned.length === 0) {
     throw new DataError(
@@ -74,8 +78,8 @@ export function interventionsOn(
   }
   const answers = reasoned.map(({ own }) => own);
   const planned = INTERVENTION_NAMES.map((name) => [name, intervene(name, answers)] as const);
-  return reasoned.map(({ record, own }, i) => ({
-    ...{ record, own },
+  return reasoned.map((each, i) => ({
+    ...each,
     changes: Object.fromEntries(
       planned.flatMap(([name, list]) => (list[i] == null ? [] : [[name, list[i]]])),
     ),

@@ -9,8 +9,18 @@ import type { RlLine, SftLine, ValidationLine } from './run-directory.ts';
 
 type Value = number | null;
 
+/** Curve of a number of logged lines; a line without it leaves a gap. */
+export const curveOf = <Line>(
+  name: string,
+  lines: readonly Line[],
+  x: (line: Line) => number,
+  y: (line: Line) => Value | undefined,
+): Curve => ({ name, x: lines.map(x), y: lines.map((line) => y(line) ?? null) });
+
+const isDrawn = ({ y }: Curve): boolean => y.some((value) => value !== null);
+
 /** Odd width of a moving mean that leaves about 40 independent values. */
-function smoothing(steps: number): number {
+export function smoothing(steps: number): number {
   return 2 * Math.floor(steps / 80) + 1;
 }
 
@@ -23,45 +33,62 @@ function throughput(lines: readonly SftLine[]): Value[] {
   });
 }
 
+/** Losses of supervised stages in one panel, a curve for each that has one. */
+export function supervisedLoss(
+  stages: readonly { readonly name: string; readonly lines: readonly SftLine[] }[],
+): CurvePanel {
+  const curves = stages.map(({ name, lines }) =>
+    curveOf(
+      name,
+      lines,
+      ({ samples }) => samples,
+      ({ loss }) => loss,
+    ),
+  );
+  return {
+    title: 'Supervised loss',
+    definition: 'Mean negative log-likelihood of the expert trace, in nats per token; down is better.',
+    xLabel: 'examples seen',
+    curves: curves.filter(isDrawn),
+    smooth: smoothing(Math.max(...stages.map(({ lines }) => lines.length))),
+    log: true,
+  };
+}
+
 /** Loss and throughput of the supervised stage; no panel without lines. */
 export function sftPanels(lines: readonly SftLine[]): CurvePanel[] {
   if (lines.length === 0) return [];
   const x = lines.map((line) => line.samples);
-  const smooth = smoothing(lines.length);
   return [
-    {
-      title: 'Supervised loss',
-      definition: 'Mean negative log-likelihood of the expert trace, in nats per token; down is better.',
-      xLabel: 'examples seen',
-      curves: [{ name: 'loss', x, y: lines.map((line) => line.loss) }],
-      smooth,
-      log: true,
-    },
+    supervisedLoss([{ name: 'loss', lines }]),
     {
       title: 'Supervised throughput',
       definition: 'Examples per second: series, picture, trace and update together; higher is faster.',
       xLabel: 'examples seen',
       curves: [{ name: 'examples/s', x, y: throughput(lines) }],
-      smooth,
+      smooth: smoothing(lines.length),
     },
   ];
+}
+
+/** Panel of a number that reinforcement logs, without the curves that have no value. */
+export function rlPanel(
+  title: string,
+  name: string,
+  { curves, ...look }: Pick<CurvePanel, 'xLabel' | 'curves' | 'smooth'>,
+): CurvePanel {
+  return { title, definition: loggedName('rl', name)!.definition, ...look, curves: curves.filter(isDrawn) };
 }
 
 /** Panels of the reinforcement stage called `method`; no panel without lines, no curve without values. */
 export function rlPanels(lines: readonly RlLine[], method: string): CurvePanel[] {
   if (lines.length === 0) return [];
-  const x = lines.map((line) => line.step);
-  const curve = (name: string, value: (line: RlLine) => Value | undefined): Curve => ({
-    name,
-    x,
-    y: lines.map((line) => value(line) ?? null),
-  });
+  const curve = (name: string, value: (line: RlLine) => Value | undefined): Curve =>
+    curveOf(name, lines, ({ step }) => step, value);
   const parts = [...new Set(lines.flatMap((line) => Object.keys(line.parts)))];
   const phases = [...new Set(lines.flatMap((line) => Object.keys(line.ms)))];
-  const panel = (title: string, name: string, curves: readonly Curve[], smooth = 1): CurvePanel => ({
-    ...{ title, definition: loggedName('rl', name)!.definition, xLabel: `${method} step`, smooth },
-    curves: curves.filter(({ y }) => y.some((value) => value !== null)),
-  });
+  const panel = (title: string, name: string, curves: readonly Curve[], smooth = 1): CurvePanel =>
+    rlPanel(title, name, { xLabel: `${method} step`, curves, smooth });
   const wide = smoothing(4 * lines.length);
   const total = curve('total', (line) => line.reward);
   return [
@@ -121,11 +148,14 @@ const VALIDATED = [
 
 /** Scores on validation series while the stage called `method` trained; no panel where it was not evaluated, no curve without values. */
 export function validationPanels(lines: readonly ValidationLine[], method: string): CurvePanel[] {
-  const curves = VALIDATED.map(([key, name]) => ({
-    name,
-    x: lines.map(({ step }) => step),
-    y: lines.map(({ metrics }) => metrics[key] ?? null),
-  })).filter(({ y }) => y.some((value) => value !== null));
+  const curves = VALIDATED.map(([key, name]) =>
+    curveOf(
+      name,
+      lines,
+      ({ step }) => step,
+      ({ metrics }) => metrics[key],
+    ),
+  ).filter(isDrawn);
   if (curves.length === 0) return [];
   return [
     {

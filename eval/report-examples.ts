@@ -8,6 +8,7 @@ import type {
   EvalRecord,
   Example,
   Gold,
+  Interval,
   ParsedAnswer,
   Picture,
   ReasoningCheck,
@@ -111,16 +112,20 @@ interface ExampleOptions {
   readonly profile: ClassProfile | null;
 }
 
+/** True intervals of a series of `length` samples; null for kinds whose answers have none. */
+export function goldIntervals(gold: Gold, length: number): readonly Interval[] | null {
+  const { localises, marks } = taskKind(gold.kind);
+  return localises ? (marks(gold, length)?.intervals ?? []) : null;
+}
+
 /** Draws a series with its true and predicted intervals: one figure for each of the first `most` channels. */
 export async function seriesFigures(
   { channels, names, gold }: Example,
   answer: ParsedAnswer,
   { most, height, title }: { readonly most: number; readonly height: number; readonly title?: string },
 ): Promise<string[]> {
-  const { localises, marks } = taskKind(gold.kind);
-  const bands = localises
-    ? { gold: marks(gold, channels[0]!.length)?.intervals ?? [], predicted: answer.intervals ?? [] }
-    : {};
+  const marked = goldIntervals(gold, channels[0]!.length);
+  const bands = marked === null ? {} : { gold: marked, predicted: answer.intervals ?? [] };
   const figures: string[] = [];
   for (const [c, values] of channels.slice(0, most).entries()) {
     const name = [title, channels.length > 1 ? names[c] : undefined].filter((part) => part !== undefined);
@@ -130,24 +135,25 @@ export async function seriesFigures(
   return figures;
 }
 
+/** Picture that a policy saw, as pages carry it; nothing where it read numbers. */
+export function seenPicture(picture: Picture | null): Pick<ReportExample, 'seen' | 'seenWhole'> {
+  if (picture === null) return {};
+  const seen = `data:image/png;base64,${encodePng(picture).toString('base64')}`;
+  return picture.height < WHOLE_FROM ? { seen } : { seen, seenWhole: true };
+}
+
 /** Figures and picture of an example. Where no intervals can be shown, the picture that the policy saw is enough. */
 async function pictures(
   example: Example,
   answer: ParsedAnswer,
   draw: DrawExample,
 ): Promise<Pick<ReportExample, 'figure' | 'seen' | 'seenWhole'>> {
-  const picture = await draw(example);
-  const whole = picture !== null && picture.height >= WHOLE_FROM;
-  const seen =
-    picture === null
-      ? {}
-      : {
-          seen: `data:image/png;base64,${encodePng(picture).toString('base64')}`,
-          ...(whole ? { seenWhole: true } : {}),
-        };
+  const seen = seenPicture(await draw(example));
   const look = { most: MOST_CHANNELS, height: example.channels.length > 1 ? 130 : 190 };
   const drawn =
-    taskKind(example.gold.kind).localises || !whole ? await seriesFigures(example, answer, look) : [];
+    taskKind(example.gold.kind).localises || !seen.seenWhole
+      ? await seriesFigures(example, answer, look)
+      : [];
   return { figure: drawn.length === 1 ? drawn[0]! : drawn, ...seen };
 }
 
@@ -189,7 +195,7 @@ export async function buildExamples(
 }
 
 /** Markup for whether the main part of an answer is right. */
-function mark({ gold, answer }: ReportExample): Html {
+export function mark({ gold, answer }: Pick<ReportExample, 'gold' | 'answer'>): Html {
   const right = taskKind(gold.kind).evaluation.right(answer, gold);
   const verdict = right === null ? 'unreadable' : right ? 'right' : 'wrong';
   return html`<span class="${right === true ? 'met' : 'missed'}">${verdict}</span>`;

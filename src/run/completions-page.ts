@@ -1,7 +1,9 @@
 /** Page of a run's completions: responses by step, with the policy's picture, gold answer, rewards and advantages. */
 
+import type { ReportExample } from '../../eval/report.ts';
+import { goldIntervals, mark } from '../../eval/report-examples.ts';
 import { fixed, grouped, signed } from '../ground/numbers.ts';
-import type { Gold, Interval, ParsedAnswer } from '../ground/types.ts';
+import type { Interval, ParsedAnswer } from '../ground/types.ts';
 import { FOOTER, type Html, html, page, problemNote, seenFigure, verbatim } from '../html/html.ts';
 import { STYLE } from '../html/style.ts';
 import { taskKind } from '../tasks/kinds.ts';
@@ -16,14 +18,8 @@ export interface CompletionGroup {
 }
 
 /** Picture and gold answer of a prompt. */
-export interface ShownExample {
-  readonly length: number;
-  readonly gold: Gold;
+export interface ShownExample extends Pick<ReportExample, 'length' | 'gold' | 'seen' | 'seenWhole'> {
   readonly names: readonly string[];
-  /** Picture that the policy saw, as data:image/png;base64; null where it read numbers. */
-  readonly picture: string | null;
-  /** True for a picture with axes or panels: shown in its own size, without a scale of samples. */
-  readonly whole: boolean;
 }
 
 /** Mean reward of a step of the run. */
@@ -54,18 +50,6 @@ function track(length: number, gold: readonly Interval[], predicted: readonly In
   return html`<svg class="track" viewBox="0 0 ${length} 12" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect class="base" x="0" y="0" width="${length}" height="12"/>${bars(gold, 'gold', 0.5)}${bars(predicted, 'said', 6.5)}</svg>`;
 }
 
-/** Returns the intervals of a gold answer; empty for kinds without intervals. */
-function goldIntervals({ length, gold }: ShownExample): readonly Interval[] {
-  const { localises, marks } = taskKind(gold.kind);
-  return localises ? (marks(gold, length)?.intervals ?? []) : [];
-}
-
-function mark(gold: Gold, answer: ParsedAnswer): Html {
-  const right = taskKind(gold.kind).evaluation.right(answer, gold);
-  const word = right === null ? 'unreadable' : right ? 'right' : 'wrong';
-  return html`<span class="${right === true ? 'met' : 'missed'}">${word}</span>`;
-}
-
 /** Keys of the filter of the page. */
 function outcome({ answer, advantage }: CompletionGroup['completions'][number]): string {
   const form = answer === null || answer.wellFormed ? '' : ' malformed';
@@ -89,15 +73,15 @@ function card(
           ['similarity', fixed(similarity)],
         ] as [string, string][])),
   ];
-  const localises = example !== null && taskKind(example.gold.kind).localises;
+  const gold = example === null ? null : goldIntervals(example.gold, example.length);
   return html`<li class="completion" data-order="${index}" data-reward="${reward ?? ''}" data-advantage="${advantage}" data-outcome="${outcome(completion)}">
 <p class="score"><span><b>${reward === null ? 'no' : fixed(reward)}</b> reward</span> <span class="${look}">${signed(advantage)}</span> <span class="count">advantage</span></p>
 <span class="bar"><span style="width:${(100 * Math.min(1, Math.max(0, reward ?? 0))).toFixed(1)}%"></span></span>
-${example !== null && localises ? track(example.length, goldIntervals(example), answer?.intervals ?? []) : null}
+${example === null || gold === null ? null : track(example.length, gold, answer?.intervals ?? [])}
 ${
   example === null || answer === null
     ? null
-    : html`<p class="verdict">${taskKind(example.gold.kind).evaluation.comparison(example.gold, answer, example.names.length > 1 ? example.names : undefined, mark(example.gold, answer)).shown}</p>`
+    : html`<p class="verdict">${taskKind(example.gold.kind).evaluation.comparison(example.gold, answer, example.names.length > 1 ? example.names : undefined, mark({ gold: example.gold, answer })).shown}</p>`
 }
 ${problemNote(answer?.problem ?? null)}
 <dl class="parts">${numbers.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
@@ -124,12 +108,12 @@ function groupBlock(group: CompletionGroup): Html {
     rewards.length === 0
       ? 'none with a reward'
       : `${rewards.length < completions.length ? `${rewards.length} with a reward, ` : ''}mean reward ${fixed(mean)}, ${spread}`;
-  const localises = example !== null && taskKind(example.gold.kind).localises;
+  const gold = example === null ? null : goldIntervals(example.gold, example.length);
   return html`<article class="example group">
 <h3><bdi>${seriesId}</bdi> <span class="chosen">${completions.length} responses, ${rewarded}</span></h3>
 ${typeof group.example === 'string' ? html`<p class="failure">The example cannot be shown: ${group.example}.</p>` : null}
-${example?.picture == null ? null : seenFigure(example.picture, `The picture of ${seriesId} as the policy sees it`, example.whole)}
-${example !== null && localises && !example.whole ? html`<div class="under">${track(example.length, goldIntervals(example), [])}</div>` : null}
+${example?.seen === undefined ? null : seenFigure(example.seen, `The picture of ${seriesId} as the policy sees it`, example.seenWhole)}
+${example === null || gold === null || example.seenWhole ? null : html`<div class="under">${track(example.length, gold, [])}</div>`}
 <ol class="responses">
 ${completions.map((completion, index) => card(completion, example, index))}</ol>
 </article>

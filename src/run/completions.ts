@@ -3,11 +3,11 @@
  * metrics.jsonl. It is bounded: the last steps and an even sample of those before, in so many bytes.
  */
 import { openExamples, reinforcementExamples } from '../../datasets/source.ts';
+import { seenPicture } from '../../eval/report-examples.ts';
 import type { RunDirectory } from '../../eval/run-directory.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import type { Html } from '../html/html.ts';
-import { encodePng } from '../plot/png.ts';
 import { advantageLabel } from '../recipe/recipe.ts';
 import { CARD_FILE } from '../tasks/card.ts';
 import { type Completion, readLog } from '../train/metrics.ts';
@@ -21,8 +21,6 @@ const LATEST = 20;
 const SAMPLED = 40;
 /** Maximum bytes of all steps; the rest of the page has about 20 kB. */
 const MOST_BYTES = 4_000_000;
-/** Height of a picture in pixels from which it is more than a bare strip. */
-const WHOLE_FROM = 64;
 
 /**
  * Returns true for the last steps and a sample of those before: the first, and every 2ᵏ-th with the least k that leaves few enough.
@@ -161,13 +159,11 @@ export class CompletionsPage {
     try {
       const example = task.example(index);
       if (example.id !== seriesId) return alone('the data have changed since');
-      const picture = await task.picture(example);
       const shown: ShownExample = {
         length: example.channels[0]!.length,
         gold: example.gold,
         names: example.names,
-        picture: picture === null ? null : `data:image/png;base64,${encodePng(picture).toString('base64')}`,
-        whole: picture !== null && picture.height >= WHOLE_FROM,
+        ...seenPicture(await task.picture(example)),
       };
       const answered = completions.map((completion) => ({
         ...completion,

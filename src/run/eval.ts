@@ -403,12 +403,8 @@ async function measureReliance(
     say(`${label}: interventions wait for the ${usage.missing} missing responses`);
     return null;
   }
-  const { source } = cell.task;
-  const examples = new Map(Array.from(source, (example, number) => [example.id, { number, example }]));
-  const planned = interventionsOn(greedy, ({ seriesId }) => examples.get(seriesId)!.example.names);
-  const openings = new Map(
-    planned.map((each) => [examples.get(each.record.seriesId)!.number, openingsOf(each)]),
-  );
+  const planned = interventionsOn(greedy, cell.task.source);
+  const openings = new Map(planned.map((each) => [each.number, openingsOf(each)]));
   const result = await evaluateCell({
     ...requestOf(cell, given, [0], {
       out: out === null ? null : join(out, INTERVENTIONS_DIRECTORY),

@@ -239,13 +239,10 @@ async function evaluateCell(
   /** Continues from changed reasonings of greedy records; null where none has reasoning. */
   async function relianceColumns(records: readonly EvalRecord[]): Promise<StudyCellResult['reliance']> {
     if (records.every(({ answer }) => !answer.think?.trim())) return null;
-    const source = openExamples(examples!);
-    const places = new Map(Array.from(source, ({ id, names }, number) => [id, { number, names }]));
-    const planned = interventionsOn(records, ({ seriesId }) => places.get(seriesId)!.names);
+    const planned = interventionsOn(records, openExamples(examples!));
     const requests = planned.flatMap((each) =>
       Object.entries(openingsOf(each)).map(([sample, opening]) => ({
-        ...{ number: places.get(each.record.seriesId)!.number, sample: Number(sample), temperature: 0 },
-        opening,
+        ...{ number: each.number, sample: Number(sample), temperature: 0, opening },
       })),
     );
     const continued: EvalRecord[] = [];

@@ -309,7 +309,8 @@ describe('reliance', () => {
       { sample: sample ?? 0 },
     );
   const own = ALL.map((each, i) => record(i, each));
-  const planned = interventionsOn(own, () => ['value']);
+  const source = own.map(({ seriesId: id }) => ({ id, names: ['value'] }));
+  const planned = interventionsOn(own, source);
 
   test('continues responses behind their changed reasoning', () => {
     expect(planned.map((each) => Object.keys(openingsOf(each)).length)).toEqual([5, 4, 5, 2]);
@@ -363,7 +364,7 @@ describe('reliance', () => {
       return { ...each, length: 2 * LENGTH, frame: LENGTH, answer: { ...each.answer, intervals } };
     };
     const options = { resamples: 100 };
-    const long = interventionsOn(own.map(longer), () => ['value']);
+    const long = interventionsOn(own.map(longer), source);
     expect(relianceOf(long, continued(true).map(longer), options)).toEqual(
       relianceOf(planned, continued(true), options),
     );
@@ -376,7 +377,7 @@ describe('reliance', () => {
 
   test('cannot be measured on responses without reasoning', () => {
     const bare = own.map((each) => ({ ...each, answer: { ...each.answer, think: null } }));
-    expect(() => interventionsOn(bare, () => ['value'])).toThrow(DataError);
-    expect(() => interventionsOn(bare, () => ['value'])).toThrow(/none of the 4 responses has reasoning/);
+    expect(() => interventionsOn(bare, source)).toThrow(DataError);
+    expect(() => interventionsOn(bare, source)).toThrow(/none of the 4 responses has reasoning/);
   });
 });
