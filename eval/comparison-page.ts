@@ -13,7 +13,7 @@ import {
   seriesText,
 } from './comparison.ts';
 import type { CurvePanel } from './report.ts';
-import { curveOf, curveScripts, curvesBlock, rlPanel, smoothing, supervisedLoss } from './report-curves.ts';
+import { curveOf, curveScripts, curvesBlock, rlPanel, smoothing, supervisedPanel } from './report-curves.ts';
 import { seriesFigures } from './report-examples.ts';
 import { type Cell, NOTHING, pageTable } from './table.ts';
 
@@ -137,7 +137,7 @@ function panelsOf(runs: readonly ComparedRun[]): CurvePanel[] {
       curves: runs.map(({ path, rl }) => curveOf(path, rl, ({ step }) => step, value)),
     });
   return [
-    supervisedLoss(runs.map(({ path, sft }) => ({ name: path, lines: sft }))),
+    supervisedPanel(runs.map(({ path, sft }) => ({ name: path, lines: sft }))),
     panel('Reward', 'reward', (line) => line.reward),
     ...parts.map((part) => panel(`Reward: ${part}`, `parts.${part}`, (line) => line.parts[part])),
     panel('KL to the reference', 'kl', (line) => line.kl),

@@ -8,6 +8,7 @@ import { z } from 'zod';
 import type { ExampleAddress } from '../datasets/source.ts';
 import { ConfigError, DataError } from '../src/ground/errors.ts';
 import { readJson } from '../src/ground/json-files.ts';
+import { leavesOf } from '../src/ground/json-record.ts';
 import { mean } from '../src/ground/numbers.ts';
 import type { Estimate, EvalRecord, Gold, Json } from '../src/ground/types.ts';
 import {
@@ -19,7 +20,6 @@ import {
   resampledDifference,
   SeedBootstrap,
 } from '../src/measures/bootstrap.ts';
-import { recipeLeaves } from '../src/recipe/config.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import { type AnsweredSeries, answeredSeries, kindOf, metricOf, overallOf, pairedGains } from './metrics.ts';
 import { type PredictionFiles, readPredictions } from './predictions.ts';
@@ -340,7 +340,7 @@ export function compareRuns(paths: readonly string[]): RunComparison {
   const runs = paths.map((path) => new RunDirectory(path));
   const answers = runs.map(lastAnswers);
   const greedy = answers.map((last) => last?.greedy ?? null);
-  const leaves = runs.map(({ recipe }) => new Map(recipeLeaves(recipe)));
+  const leaves = runs.map(({ recipe }) => new Map(leavesOf(recipe)));
   const names = new Set(leaves.flatMap((values) => [...values.keys()]));
   const keys = [...names].flatMap((key) => {
     const values = leaves.map((recipe) => (recipe.get(key) ?? null) as Json);

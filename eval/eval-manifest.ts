@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { ConfigError } from '../src/ground/errors.ts';
 import { tidyUp, writeJson } from '../src/ground/files.ts';
 import { readJson } from '../src/ground/json-files.ts';
+import { leavesOf } from '../src/ground/json-record.ts';
 import type { Json } from '../src/ground/types.ts';
 
 const EVAL_FILE = 'eval.json';
@@ -29,17 +30,11 @@ const WRITTEN = /^(?:records(?:\..+)?\.jsonl|metrics\.json|eval\.json|leaderboar
 /** Directory, among the results of an evaluation, of the responses from changed reasonings: an evaluation of its own. */
 export const INTERVENTIONS_DIRECTORY = 'interventions';
 
-/** Flattens nested settings to dotted keys. */
-function flat(value: Json, path: string): [string, string][] {
-  if (value !== null && typeof value === 'object' && !Array.isArray(value)) {
-    return Object.entries(value).flatMap(([key, inner]) => flat(inner, path === '' ? key : `${path}.${key}`));
-  }
-  return [[path, JSON.stringify(value)]];
-}
-
 /** Lists the settings that differ, e.g. "temperature (was 0, is 0.7)". */
 function differingSettings(was: EvalSettings, is: EvalSettings): string[] {
-  const [before, now] = [was, is].map((settings) => new Map(flat(settings as Json, '')));
+  const [before, now] = [was, is].map(
+    (settings) => new Map(leavesOf(settings).map(([key, value]) => [key, JSON.stringify(value)])),
+  );
   const keys = new Set([...before!.keys(), ...now!.keys()]);
   const short = (text: string | undefined): string =>
     text === undefined ? 'nothing' : text.length > 40 ? `${text.slice(0, 37)}…` : text;

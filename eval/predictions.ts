@@ -12,7 +12,7 @@
 
 import { closest, DataError } from '../src/ground/errors.ts';
 import { readJsonValues } from '../src/ground/json-files.ts';
-import { type Place, show } from '../src/ground/json-record.ts';
+import { isObject, type Place, show } from '../src/ground/json-record.ts';
 import {
   ANOMALY_CLASSES,
   type AnomalyGold,
@@ -69,7 +69,7 @@ interface GoldLine {
 }
 
 function fieldsOf(value: unknown, at: Place): Fields {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
+  if (isObject(value)) return value;
   throw new DataError(`got ${show(value)}, expected an object with "id"`, at);
 }
 

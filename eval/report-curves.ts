@@ -1,7 +1,7 @@
 /** Interactive training curves: data prepared here, drawn in the browser by an inlined plotly.js. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { meanOrNull, sum } from '../src/ground/numbers.ts';
+import { meanOrNull, partsOf, sum } from '../src/ground/numbers.ts';
 import { type Html, html, jsonBlock } from '../src/html/html.ts';
 import { loggedName } from '../src/train/glossary.ts';
 import type { Curve, CurvePanel } from './report.ts';
@@ -34,7 +34,7 @@ function throughput(lines: readonly SftLine[]): Value[] {
 }
 
 /** Losses of supervised stages in one panel, a curve for each that has one. */
-export function supervisedLoss(
+export function supervisedPanel(
   stages: readonly { readonly name: string; readonly lines: readonly SftLine[] }[],
 ): CurvePanel {
   const curves = stages.map(({ name, lines }) =>
@@ -60,7 +60,7 @@ export function sftPanels(lines: readonly SftLine[]): CurvePanel[] {
   if (lines.length === 0) return [];
   const x = lines.map((line) => line.samples);
   return [
-    supervisedLoss([{ name: 'loss', lines }]),
+    supervisedPanel([{ name: 'loss', lines }]),
     {
       title: 'Supervised throughput',
       definition: 'Examples per second: series, picture, trace and update together; higher is faster.',
@@ -182,36 +182,30 @@ interface Trace {
   readonly high: readonly (number | null)[] | null;
 }
 
-function meanOf(values: readonly (number | null)[], from: number, to: number): number | null {
-  const present = values.slice(from, to).filter((value) => value !== null && Number.isFinite(value));
+function meanOf(values: readonly (number | null)[]): number | null {
+  const present = values.filter((value) => value !== null && Number.isFinite(value));
   return meanOrNull(present as number[]);
 }
 
 /** Centred moving mean over `width` entries, shorter at the ends; missing entries are left out. */
 export function movingMean(values: readonly (number | null)[], width: number): (number | null)[] {
   const half = Math.floor(width / 2);
-  return values.map((_, i) => meanOf(values, Math.max(0, i - half), Math.min(values.length, i + half + 1)));
+  return values.map((_, i) => meanOf(values.slice(Math.max(0, i - half), i + half + 1)));
 }
 
 const short = (value: number | null): number | null =>
   value === null || !Number.isFinite(value) ? null : Number(value.toPrecision(5));
 
-function buckets<T>(values: readonly (number | null)[], pick: (from: number, to: number) => T): T[] {
-  const count = Math.min(values.length, MAX_POINTS);
-  return Array.from({ length: count }, (_, b) =>
-    pick(Math.floor((b * values.length) / count), Math.floor(((b + 1) * values.length) / count)),
-  );
-}
+/** Means of a curve's parts, as many as a page carries. */
+const carried = (values: readonly (number | null)[]): (number | null)[] =>
+  partsOf(values, MAX_POINTS).map((part) => short(meanOf(part)));
 
-function trace(curve: Curve, width: number, look: number): Trace {
-  const smoothed = width > 1 ? movingMean(curve.y, width) : null;
-  const edge = (values: readonly (number | null)[] | undefined) =>
-    values === undefined ? null : buckets(values, (from, to) => short(meanOf(values, from, to)));
+function trace({ name, x, y, band }: Curve, width: number, look: number): Trace {
   return {
-    ...{ name: curve.name, look, low: edge(curve.band?.low), high: edge(curve.band?.high) },
-    x: buckets(curve.y, (from, to) => short(meanOf(curve.x, from, to)) ?? from),
-    y: buckets(curve.y, (from, to) => short(meanOf(curve.y, from, to))),
-    smooth: smoothed === null ? null : buckets(smoothed, (from, to) => short(meanOf(smoothed, from, to))),
+    ...{ name, look, low: band ? carried(band.low) : null, high: band ? carried(band.high) : null },
+    x: carried(x) as number[],
+    y: carried(y),
+    smooth: width > 1 ? carried(movingMean(y, width)) : null,
   };
 }
 

@@ -1,5 +1,4 @@
 /** Value and key columns in the table of a recording. */
-
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
 import { plural } from '../../src/ground/numbers.ts';

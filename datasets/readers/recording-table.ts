@@ -1,5 +1,4 @@
 /** Table of a recording: its layout, its time column, and its rows. */
-
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
 import { show } from '../../src/ground/json-record.ts';

@@ -1,5 +1,4 @@
 /** Recordings: tables of measurements with their times, read tolerantly; notes name every assumption. */
-
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
 import { plural } from '../../src/ground/numbers.ts';

@@ -9,6 +9,7 @@ import {
   openEndpoint,
   pngPart,
 } from '../endpoint/chat.ts';
+import { isObject } from '../ground/json-record.ts';
 import type { Picture } from '../ground/types.ts';
 import { encodePngAside } from '../plot/png.ts';
 import type { Answerer, Prompt, PromptTool } from './answerer.ts';
@@ -71,9 +72,9 @@ function callText({ name, arguments: written }: ChatCall, tools: readonly Prompt
   let words = [written];
   try {
     const given: unknown = JSON.parse(written);
-    if (typeof given === 'object' && given !== null && !Array.isArray(given))
+    if (isObject(given))
       words = [...names, ...Object.keys(given).filter((key) => !names.includes(key))]
-        .map((key) => (given as Record<string, unknown>)[key] ?? '')
+        .map((key) => given[key] ?? '')
         .map((word) => (typeof word === 'object' ? JSON.stringify(word) : String(word)));
   } catch {
     // Not JSON, or nested too deeply to be written again.

@@ -1,5 +1,4 @@
 /** `timeseer adapt`: trains the policy small further for recordings of the user. */
-
 import { METHODS } from '../background/background.ts';
 import { choiceHelp, choiceNames } from '../ground/choice.ts';
 import { ConfigError } from '../ground/errors.ts';

@@ -1,5 +1,4 @@
 /** `timeseer detect`: finds anomalies in a CSV file or a Prometheus query with the classical detector. */
-
 import { basename, extname } from 'node:path';
 import { FAULTS } from '../../datasets/readers/quality.ts';
 import type { Recording } from '../../datasets/readers/recording.ts';

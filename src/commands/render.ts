@@ -1,5 +1,4 @@
 /** `timeseer render`: draws series as PNG pictures, exactly as a policy sees them. */
-
 import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';

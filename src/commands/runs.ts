@@ -4,7 +4,7 @@ import { compareRuns, type RunComparison } from '../../eval/comparison.ts';
 import { glossary } from '../../eval/glossary.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
-import { change, duration, mean } from '../ground/numbers.ts';
+import { change, duration, extent, mean, partsOf } from '../ground/numbers.ts';
 import { columns, print, printJson, say } from '../ground/terminal.ts';
 import type { Estimate, Json } from '../ground/types.ts';
 import { isSignificant } from '../measures/bootstrap.ts';
@@ -68,23 +68,18 @@ const CURVE_WIDTH = 40;
 
 /** Draws a curve with blocks from `low` to `high`, each the mean of its share of the steps. */
 export function sparkline(values: readonly number[], low: number, high: number): string {
-  const width = Math.min(CURVE_WIDTH, values.length);
-  return Array.from({ length: width }, (_, b) => {
-    const part = values.slice(
-      Math.floor((b * values.length) / width),
-      Math.floor(((b + 1) * values.length) / width),
-    );
+  const blocks = partsOf(values, CURVE_WIDTH).map((part) => {
     const level = high > low ? (mean(part) - low) / (high - low) : 0;
     return BLOCKS[Math.min(BLOCKS.length - 1, Math.floor(level * BLOCKS.length))]!;
-  }).join('');
+  });
+  return blocks.join('');
 }
 
 function curveLines({ runs }: RunComparison): string[] {
   const rewards = runs.map(({ rl }) => rl.flatMap(({ reward }) => reward ?? []));
   const all = rewards.flat();
   if (all.length === 0) return [];
-  const low = all.reduce((least, value) => Math.min(least, value));
-  const high = all.reduce((most, value) => Math.max(most, value));
+  const [low, high] = extent(all);
   return [
     '',
     `mean reward of the responses by step, from ${low.toFixed(3)} (▁) to ${high.toFixed(3)} (█):`,

@@ -1,5 +1,4 @@
 /** `timeseer score`: metrics of predictions from any program against gold answers. */
-
 import { ConfigError } from '../ground/errors.ts';
 import { checkWhole } from '../ground/json-record.ts';
 import { print, printJson, say } from '../ground/terminal.ts';

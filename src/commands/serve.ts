@@ -1,5 +1,4 @@
 /** `timeseer serve`: an HTTP service for anomaly reports and for chat with a policy. */
-
 import { ConfigError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { checkWhole } from '../ground/json-record.ts';

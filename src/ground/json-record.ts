@@ -11,6 +11,17 @@ export interface Place {
   readonly line?: number;
 }
 
+/** Object of JSON: neither a list nor null. */
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Values of a nested record by key, with dots between levels (`parts.format`). */
+export function leavesOf(tree: object, prefix = ''): [key: string, value: unknown][] {
+  return Object.entries(tree).flatMap(([key, value]): [string, unknown][] =>
+    isObject(value) ? leavesOf(value, `${prefix}${key}.`) : [[`${prefix}${key}`, value]],
+  );
+}
+
 /** Formats a value for a message: JSON, cut off at 60 characters. */
 export function show(value: unknown): string {
   let text: string;

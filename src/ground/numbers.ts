@@ -39,6 +39,13 @@ export const mean = (values: ArrayLike<number>): number => sum(values) / values.
 export const meanOrNull = (values: ArrayLike<number>): number | null =>
   values.length === 0 ? null : mean(values);
 
+/** Divides values into `most` parts of about one length, or one for each value where they are fewer. */
+export function partsOf<Value>(values: readonly Value[], most: number): Value[][] {
+  const count = Math.min(values.length, most);
+  const start = (part: number): number => Math.floor((part * values.length) / count);
+  return Array.from({ length: count }, (_, part) => values.slice(start(part), start(part + 1)));
+}
+
 /** Least and largest value, missing ones (NaN) aside; [∞, −∞] for none. */
 export function extent(values: ArrayLike<number>): [low: number, high: number] {
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];

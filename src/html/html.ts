@@ -5,6 +5,7 @@
 
 import { createHash } from 'node:crypto';
 import { DataError } from '../ground/errors.ts';
+import { leavesOf } from '../ground/json-record.ts';
 import { fixed, interval } from '../ground/numbers.ts';
 import type { Estimate, Json } from '../ground/types.ts';
 
@@ -205,24 +206,17 @@ export function bullets(texts: readonly string[]): Html {
   return html`<ul class="list">${texts.map((text) => html`<li>${text}</li>`)}</ul>`;
 }
 
-function flatten(value: Json, path: string): [string, string][] {
-  if (value !== null && typeof value === 'object' && !Array.isArray(value)) {
-    return Object.entries(value).flatMap(([key, inner]) =>
-      flatten(inner, path === '' ? key : `${path}.${key}`),
-    );
-  }
-  const text = Array.isArray(value)
-    ? value.map((item) => (typeof item === 'string' ? item : JSON.stringify(item))).join(', ')
-    : String(value ?? 'unknown');
-  return [[path, text]];
+function valueText(value: unknown): string {
+  if (!Array.isArray(value)) return String(value ?? 'unknown');
+  return value.map((item) => (typeof item === 'string' ? item : JSON.stringify(item))).join(', ');
 }
 
 /** A nested record as key and value rows. */
 export function recordTable(label: string, record: Readonly<Record<string, Json>>): Html {
   return scrolling(
     label,
-    html`<table class="record"><tbody>${flatten(record, '').map(
-      ([key, text]) => html`<tr><th scope="row">${key}</th><td>${text}</td></tr>\n`,
+    html`<table class="record"><tbody>${leavesOf(record).map(
+      ([key, value]) => html`<tr><th scope="row">${key}</th><td>${valueText(value)}</td></tr>\n`,
     )}</tbody></table>`,
   );
 }

@@ -2,7 +2,6 @@
  * Pulls a checkpoint from a hub into a directory: several files at a time, each verified, with a record of
  * verified files, so that a second pull fetches only changes.
  */
-
 import { existsSync, rmSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';

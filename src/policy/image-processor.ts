@@ -3,9 +3,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, DataError } from '../ground/errors.ts';
 import { roundHalfEven } from '../ground/numbers.ts';
+import { isObject } from '../ground/json-record.ts';
 import { type Resampler, resizeBicubic } from '../ground/resize.ts';
 import type { Picture } from '../ground/types.ts';
-import { asObject, isObject, type Json, Keys, readJson } from './json-file.ts';
+import { asObject, type Json, Keys, readJson } from './json-file.ts';
 import { CHANNELS, type VisionDims } from './model-config.ts';
 
 export interface Grid {

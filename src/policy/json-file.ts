@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { CheckpointError, DataError, reasonOf } from '../ground/errors.ts';
 import { readBytes } from '../ground/files.ts';
+import { isObject } from '../ground/json-record.ts';
 
 /** A text file of a checkpoint. @throws CheckpointError when it cannot be read, or is no text: it could not be carried over unchanged */
 export function readText(file: string): string {
@@ -27,10 +28,6 @@ export function readJson(file: string): unknown {
 }
 
 export type Json = Readonly<Record<string, unknown>>;
-
-export function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
 
 /** A parsed file as an object. @throws CheckpointError when it is something else. */
 export function asObject(value: unknown, file: string): Json {

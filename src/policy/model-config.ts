@@ -6,7 +6,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError } from '../ground/errors.ts';
-import { asObject, isCount, isObject, type Json, Keys, readJson } from './json-file.ts';
+import { isObject } from '../ground/json-record.ts';
+import { asObject, isCount, type Json, Keys, readJson } from './json-file.ts';
 import type { WeightDType } from './layout.ts';
 
 /** The vision tower (ViT with window attention, 2-D rotary positions and a merger). */

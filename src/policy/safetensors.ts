@@ -9,6 +9,7 @@ import { CheckpointError, DataError, reasonOf } from '../ground/errors.ts';
 import { openRegular, writeFileAtomic, writeJson } from '../ground/files.ts';
 import { firstNames } from '../ground/terminal.ts';
 import { isCount, isObject, readJson } from './json-file.ts';
+import { isObject } from '../ground/json-record.ts';
 
 const MAX_HEADER = 100_000_000;
 

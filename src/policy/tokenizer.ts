@@ -3,9 +3,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { CheckpointError } from '../ground/errors.ts';
+import { isObject } from '../ground/json-record.ts';
 import { type Limits, Stopped } from '../ground/worker-thread.ts';
 import { Guarded } from './guard.ts';
-import { isObject, type Json, readObject, readText } from './json-file.ts';
+import { type Json, readObject, readText } from './json-file.ts';
 
 /** The tokens of Qwen2.5-VL that structure a prompt. */
 export const SPECIAL_TOKENS = [

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, closest, reasonOf } from '../ground/errors.ts';
 import { readUtf8 } from '../ground/files.ts';
-import { expected, shown } from '../ground/json-record.ts';
+import { expected, isObject, leavesOf, shown } from '../ground/json-record.ts';
 import { addressText, isModuleSpecifier, moduleAddress, moduleHash } from '../ground/user-module.ts';
 import { MOST_YAML_BYTES, readYaml } from '../ground/yaml.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
@@ -17,10 +17,6 @@ export { defaultRecipe };
 
 type Path = readonly (string | number)[];
 type Tree = { [key: string]: unknown };
-
-function isTree(value: unknown): value is Tree {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
 
 /** Kind of YAML file that comes with the package, with its folder. */
 const FILES = {
@@ -68,13 +64,6 @@ export function readNamed(
   }
 }
 
-/** Lists the leaves of a tree of settings by dotted key. */
-function leaves(tree: Tree, prefix = ''): [key: string, value: unknown][] {
-  return Object.entries(tree).flatMap(([key, value]): [string, unknown][] =>
-    isTree(value) ? leaves(value, `${prefix}${key}.`) : [[`${prefix}${key}`, value]],
-  );
-}
-
 function at(tree: Tree, path: Path): unknown {
   let value: unknown = tree;
   for (const key of path) {
@@ -95,11 +84,11 @@ function unknownKey(key: string, parent: Path): string {
   if (Object.hasOwn(REMOVED, full)) return `unknown key ${full}; ${REMOVED[full]}`;
   const defaults = defaultRecipe();
   const siblings = at(defaults, parent);
-  const near = closest(key, isTree(siblings) ? Object.keys(siblings) : []);
-  const elsewhere = leaves(defaults).find(([name]) => name.split('.').at(-1) === key)?.[0];
+  const near = closest(key, isObject(siblings) ? Object.keys(siblings) : []);
+  const elsewhere = leavesOf(defaults).find(([name]) => name.split('.').at(-1) === key)?.[0];
   const meant = near === undefined ? elsewhere : [...parent, near].join('.');
   if (meant !== undefined) return `unknown key ${full}; did you mean ${meant}?`;
-  return `unknown key ${full}; known here: ${isTree(siblings) ? Object.keys(siblings).join(', ') : 'none'}`;
+  return `unknown key ${full}; known here: ${isObject(siblings) ? Object.keys(siblings).join(', ') : 'none'}`;
 }
 
 function check(tree: unknown, place: (path: Path) => string): Recipe {
@@ -111,7 +100,7 @@ function check(tree: unknown, place: (path: Path) => string): Recipe {
       return issue.keys.map((key) => `${place([...path, key])}: ${unknownKey(key, path)}`);
     }
     const key = path.length === 0 ? 'the recipe' : path.join('.');
-    const given = isTree(tree) ? at(tree, path) : tree;
+    const given = isObject(tree) ? at(tree, path) : tree;
     const got = given === undefined ? `${shown(at(defaultRecipe(), path))} (the default)` : shown(given);
     return [`${place(path)}: ${key}: got ${got}, expected ${expected(issue)}`];
   });
@@ -146,13 +135,13 @@ function override(tree: Tree, text: string, from: string): Path {
   let known: unknown = defaultRecipe();
   let target = tree;
   for (const [depth, key] of path.entries()) {
-    if (isTree(known) && Object.keys(known).length === 0) {
+    if (isObject(known) && Object.keys(known).length === 0) {
       const [parent, rest] = [path.slice(0, depth).join('.'), path.slice(depth).join('.')];
       throw new ConfigError(
         `${from}: ${parent} is set as a whole: '${parent}={${rest}: ${text.slice(split + 1).trim()}}'`,
       );
     }
-    if (!isTree(known) || !Object.hasOwn(known, key)) {
+    if (!isObject(known) || !Object.hasOwn(known, key)) {
       throw new ConfigError(`${from}: ${unknownKey(key, path.slice(0, depth))}`);
     }
     known = known[key];
@@ -162,7 +151,7 @@ function override(tree: Tree, text: string, from: string): Path {
       target[key] = readYaml(text.slice(split + 1), fail).content;
     } else {
       const present = Object.hasOwn(target, key) ? target[key] : undefined;
-      const child = isTree(present) ? present : {};
+      const child = isObject(present) ? present : {};
       target[key] = child;
       target = child;
     }
@@ -179,7 +168,7 @@ function readSettings(nameOrPath: string): { content: Tree; place: (path: Path) 
     (complaint, line) => new ConfigError(`${lineOf(line)}: not YAML: ${complaint}`),
   );
   const content = yaml.content ?? {};
-  if (!isTree(content)) throw new ConfigError(`${file}: got ${shown(content)}, expected keys and values`);
+  if (!isObject(content)) throw new ConfigError(`${file}: got ${shown(content)}, expected keys and values`);
   const place = (path: Path): string => lineOf(yaml.line(path));
   check(content, place);
   placeModules(content, dirname(file));
@@ -206,7 +195,7 @@ export function loadRecipe(
   const given = overrides.map(placed);
   if (given.some(({ text }) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
   // The same is true of the number of series with a trace.
-  if (given.some(({ text }) => /^\s*data\.name\s*=/.test(text)) && isTree(content['data'])) {
+  if (given.some(({ text }) => /^\s*data\.name\s*=/.test(text)) && isObject(content['data'])) {
     delete content['data']['traces'];
   }
   return withOverrides(content, given, place);
@@ -215,17 +204,17 @@ export function loadRecipe(
 /** Makes the paths of rewards and of an advantage estimator absolute that are relative to a directory. */
 function placeModules(tree: Tree, directory: string): void {
   const absolute = (value: unknown): unknown =>
-    isTree(value)
+    isObject(value)
       ? { ...value, use: absolute(value['use']) }
       : typeof value === 'string' && isModuleSpecifier(value)
         ? addressText(moduleAddress(value, directory))
         : value;
   const { reward, rl, inspect } = tree;
-  if (isTree(inspect) && Array.isArray(inspect['tools'])) inspect['tools'] = inspect['tools'].map(absolute);
+  if (isObject(inspect) && Array.isArray(inspect['tools'])) inspect['tools'] = inspect['tools'].map(absolute);
   if (reward !== undefined && reward !== null) {
     tree['reward'] = Array.isArray(reward) ? reward.map(absolute) : absolute(reward);
   }
-  if (isTree(rl) && rl['advantage'] !== undefined) rl['advantage'] = absolute(rl['advantage']);
+  if (isObject(rl) && rl['advantage'] !== undefined) rl['advantage'] = absolute(rl['advantage']);
 }
 
 /** A recipe with the hashes of its modules. @throws ConfigError for one that is not there */
@@ -298,11 +287,8 @@ export function checkKey(option: string, key: string): void {
 
 /** Lists the dotted keys in which two recipes differ; a resumed run refuses them. */
 export function changedKeys(a: Recipe, b: Recipe): string[] {
-  const second = new Map(leaves(b));
-  return leaves(a)
+  const second = new Map(leavesOf(b));
+  return leavesOf(a)
     .filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(second.get(key)))
     .map(([key]) => key);
 }
-
-/** Lists the dotted keys of a recipe with their values. */
-export const recipeLeaves = (recipe: Recipe): [key: string, value: unknown][] => leaves(recipe);

@@ -1,8 +1,9 @@
 /** Tokens that a small policy lacks: names of classes that it would spell letter by letter get one each. */
 import { join } from 'node:path';
 import { writeJson } from '../ground/files.ts';
+import { isObject } from '../ground/json-record.ts';
 import { asFloat32, pieces } from '../onnx/weights.ts';
-import { isObject, type Json, readJson } from '../policy/json-file.ts';
+import { type Json, readJson } from '../policy/json-file.ts';
 import { openCheckpoint, writeCheckpoint } from '../policy/safetensors.ts';
 import { addedToken, readTokenizer, Tokenizer } from '../policy/tokenizer.ts';
 

@@ -1,5 +1,4 @@
 /** Asks a policy a prompt with pictures: sampling, display and timings of `timeseer ask`. */
-
 import { performance } from 'node:perf_hooks';
 import { text as readAll } from 'node:stream/consumers';
 import type { Answerer, EngineName } from '../answer/answerer.ts';

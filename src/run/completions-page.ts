@@ -2,7 +2,7 @@
 
 import type { ReportExample } from '../../eval/report.ts';
 import { goldIntervals, mark } from '../../eval/report-examples.ts';
-import { fixed, grouped, signed } from '../ground/numbers.ts';
+import { fixed, grouped, mean, partsOf, signed } from '../ground/numbers.ts';
 import type { Interval, ParsedAnswer } from '../ground/types.ts';
 import { FOOTER, type Html, html, page, problemNote, seenFigure, verbatim } from '../html/html.ts';
 import { STYLE } from '../html/style.ts';
@@ -100,14 +100,13 @@ function groupBlock(group: CompletionGroup): Html {
   const example = typeof group.example === 'string' ? null : group.example;
   const rewards = completions.flatMap(({ reward }) => (reward === null ? [] : [reward]));
   const equal = rewards.every((reward) => reward === rewards[0]);
-  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
   const spread = equal
     ? 'all rewards are equal'
     : `rewards ${fixed(Math.min(...rewards))} to ${fixed(Math.max(...rewards))}`;
   const rewarded =
     rewards.length === 0
       ? 'none with a reward'
-      : `${rewards.length < completions.length ? `${rewards.length} with a reward, ` : ''}mean reward ${fixed(mean)}, ${spread}`;
+      : `${rewards.length < completions.length ? `${rewards.length} with a reward, ` : ''}mean reward ${fixed(mean(rewards))}, ${spread}`;
   const gold = example === null ? null : goldIntervals(example.gold, example.length);
   return html`<article class="example group">
 <h3><bdi>${seriesId}</bdi> <span class="chosen">${completions.length} responses, ${rewarded}</span></h3>
@@ -133,15 +132,9 @@ function rewardCurve(rewards: readonly StepReward[], shown: readonly number[]): 
   const last = rewards.at(-1)?.step ?? 0;
   if (known.length < 2) return null;
   const x = (step: number): string => (((step - 1) / Math.max(1, last - 1)) * 1000).toFixed(1);
-  const count = Math.min(known.length, CURVE_POINTS);
-  const points = Array.from({ length: count }, (_, b) => {
-    const bucket = known.slice(
-      Math.floor((b * known.length) / count),
-      Math.floor(((b + 1) * known.length) / count),
-    );
-    const mean = bucket.reduce((sum, { reward }) => sum + reward, 0) / bucket.length;
-    const y = CURVE_HEIGHT * (1 - Math.min(1, Math.max(0, mean)));
-    return `${x(bucket[Math.floor(bucket.length / 2)]!.step)},${y.toFixed(1)}`;
+  const points = partsOf(known, CURVE_POINTS).map((part) => {
+    const y = CURVE_HEIGHT * (1 - Math.min(1, Math.max(0, mean(part.map(({ reward }) => reward)))));
+    return `${x(part[Math.floor(part.length / 2)]!.step)},${y.toFixed(1)}`;
   });
   const [from, to] = [known[0]!.reward, known.at(-1)!.reward];
   return html`<figure class="rewards"><figcaption>Mean reward of the responses of each step, 0 to 1: ${fixed(from)} at first, ${fixed(to)} in step ${last}. Ticks: steps shown.</figcaption>

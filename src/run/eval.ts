@@ -1,5 +1,4 @@
 /** Evaluation of policies and classical baselines on held-out examples: metrics and leaderboard. */
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';

@@ -1,5 +1,4 @@
 /** Asks a policy about the columns of a recording. Loaded only where one is asked: it takes more modules than everything else. */
-
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
 import type { LocalPolicy, Response } from '../answer/answerer.ts';
 import { inspector } from '../answer/inspect.ts';

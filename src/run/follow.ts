@@ -2,7 +2,6 @@
  * Findings of a recording that grows: rows come in, an event goes out as soon as something is known. The first rows decide how all are
  * read; later rows are read once and kept as numbers, the latest of them, which are judged anew every so many rows.
  */
-
 import { performance } from 'node:perf_hooks';
 import { isHeader } from '../../datasets/readers/csv.ts';
 import { openRows, type Recording, type RowReader } from '../../datasets/readers/recording.ts';

@@ -1,5 +1,4 @@
 /** Files that a command line names, by path, pattern or directory, and their recordings: side by side where they share their times. */
-
 import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Recording } from '../../datasets/readers/recording.ts';

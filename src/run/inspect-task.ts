@@ -1,5 +1,4 @@
 /** Tasks of several turns: the environment of a policy's card, and the steps of scripted paths as examples of the supervised stage. */
-
 import type { DataFacts } from '../../datasets/source.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { checkWhole } from '../ground/json-record.ts';

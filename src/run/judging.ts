@@ -10,6 +10,7 @@ import {
 import { isEndpoint, parseEndpoint } from '../answer/reference.ts';
 import { type ChatTotals, type EndpointOptions, openEndpoint } from '../endpoint/chat.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
+import { meanOrNull } from '../ground/numbers.ts';
 import type { EvalRecord, Example, TokenUsage } from '../ground/types.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { scoreAnswer } from '../tasks/kinds.ts';
@@ -163,7 +164,7 @@ export function judgedExtensions(
     judge: judge.name,
     scored: scores.length,
     missing: judged.length - scores.length,
-    mean: scores.length === 0 ? null : scores.reduce((sum, score) => sum + score, 0) / scores.length,
+    mean: meanOrNull(scores),
     reason: judged.find(({ score }) => score === null)?.notes ?? null,
     usage: asked?.usage ?? null,
     cost: asked?.cost ?? null,

@@ -1,5 +1,4 @@
 /** Main job, stage after stage; a resumed run skips finished ones. */
-
 import { existsSync } from 'node:fs';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';

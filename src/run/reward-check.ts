@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { lengthOf } from '../../datasets/example.ts';
 import { type DataFacts, type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { RewardTimeoutError, TimeseerError } from '../ground/errors.ts';
+import { meanOrNull } from '../ground/numbers.ts';
 import type { Example, Gold, Interval, Score } from '../ground/types.ts';
 import { defaultRecipe, type Recipe } from '../recipe/recipe.ts';
 import { goldResponse, mayChoose, parseResponse } from '../tasks/kinds.ts';
@@ -221,7 +222,7 @@ export async function checkReward(
       const missing = outcomes.length - totals.length - failed.length;
       checked.push({
         ...{ name, kind, responses: responses.length, missing, failed: failed.length, milliseconds },
-        mean: totals.length === 0 ? null : totals.reduce((sum, total) => sum + total, 0) / totals.length,
+        mean: meanOrNull(totals),
         least: totals.length === 0 ? null : Math.min(...totals),
         most: totals.length === 0 ? null : Math.max(...totals),
       });

@@ -1,5 +1,4 @@
 /** Policies of runs: the one that training starts from (made or copied), one merged with an adapter, and one exported for other runtimes. */
-
 import { constants, cpSync, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, relative, resolve } from 'node:path';
 import { openExamples, trainingExamples } from '../../datasets/source.ts';

@@ -1,15 +1,15 @@
 /** Runs in some directories, with the progress and results of each. */
-
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
 import { DataError, TimeseerError } from '../ground/errors.ts';
+import { leavesOf } from '../ground/json-record.ts';
 import { isClaimed } from '../ground/lock.ts';
 import { meanOrNull } from '../ground/numbers.ts';
 import { isDirectory } from '../ground/paths.ts';
 import type { Json } from '../ground/types.ts';
-import { changedKeys, defaultRecipe, recipeLeaves } from '../recipe/config.ts';
+import { changedKeys, defaultRecipe } from '../recipe/config.ts';
 import { advantageName } from '../recipe/recipe.ts';
 import { stageSteps } from '../train/sft.ts';
 
@@ -80,7 +80,7 @@ function factsOf(path: string): RunFacts {
       : metrics === null
         ? 'trained'
         : 'finished';
-  const values = new Map(recipeLeaves(recipe));
+  const values = new Map(leavesOf(recipe));
   const changed = changedKeys(recipe, defaultRecipe()).filter(
     (key) => key !== 'data.name' && !key.startsWith('requirements.'),
   );

@@ -16,7 +16,7 @@ import { z } from 'zod';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { readJsonLines } from '../ground/json-files.ts';
-import { mean, plural, sum } from '../ground/numbers.ts';
+import { mean, percent, plural, sum } from '../ground/numbers.ts';
 import { Random } from '../ground/random.ts';
 import { columns } from '../ground/terminal.ts';
 import { layoutOf } from '../policy/layout.ts';
@@ -157,8 +157,6 @@ export function forecast(measured: Measured, link: Link, ranks: readonly number[
   });
 }
 
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
-
 /** Forecasts a run's reinforcement; lines for people, and values. */
 export function scaledRun(
   directory: string,
@@ -180,9 +178,7 @@ export function scaledRun(
       ...rows.map(({ ranks: count, ms: of, efficiency, prompts: per }) => [
         `${count}`,
         `${of.step.toFixed(0)} ms`,
-        percent(of.waiting / of.step),
-        percent(of.exchange / of.step),
-        percent(efficiency),
+        ...[of.waiting / of.step, of.exchange / of.step, efficiency].map((share) => percent(share, 1, ' ')),
         per < 100 ? per.toPrecision(3) : per.toFixed(0),
       ]),
     ]),

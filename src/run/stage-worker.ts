@@ -15,6 +15,7 @@ import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
 import { closeAll } from '../ground/module-host.ts';
+import { mean, sum } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
 import { moduleAddress } from '../ground/user-module.ts';
 import { openTools, type Toolbox } from '../inspect/tools.ts';
@@ -226,9 +227,7 @@ async function makePolicyReference(
     const answers = await generate(policy, prompts, {
       ...{ temperature: 0, maxTokens: recipe.eval.maxTokens, seed: recipe.seed },
     });
-    for (const { logProbs } of answers) {
-      logProbabilities.push(logProbs.reduce((sum, value) => sum + value, 0) / logProbs.length);
-    }
+    logProbabilities.push(...answers.map(({ logProbs }) => mean(logProbs)));
   }
   return makeReference(training, validation, logProbabilities);
 }
@@ -431,7 +430,6 @@ function likelihoodsOf(
     responses: responses.filter((response) => response.prompt === p),
   }));
   const scored = groupLogProbs(reference, groups, { temperature }); // of each group [Σ T]
-  const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
   const taken = prompts.map(() => 0);
   return responses.map(({ prompt, ids, logProbs }) => {
     const from = taken[prompt]!;

@@ -8,7 +8,6 @@
  *     eval/POLICY.study.json         what the table needs of them; written last: the cell is finished
  *   study.json study.md study.html study.png   the results
  */
-
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutExamples, openExamples, validationExamples } from '../../datasets/source.ts';

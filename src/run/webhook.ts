@@ -3,7 +3,6 @@
  * request is sent and after it was taken, so that neither a kill nor a receiver that is down loses an event; an event that was taken just
  * before a kill is sent again, with the same id.
  */
-
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { excerpt, openConnections, type Posted, serverAddress, Timeout } from '../endpoint/requests.ts';

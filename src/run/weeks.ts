@@ -2,6 +2,7 @@
 import { type Recording, wallTime } from '../../datasets/readers/recording.ts';
 import type { FollowedHour, ReportFinding } from '../explain/schema.ts';
 import { spanOf } from '../explain/state.ts';
+import { mean } from '../ground/numbers.ts';
 
 const HOUR = 3_600_000;
 const [DAY, WEEK, WEEKS] = [24, 168, 6];
@@ -42,8 +43,7 @@ export class Weeks {
           .filter((value) => !Number.isNaN(value))
           .sort();
         if (known.length === 0) return null;
-        const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-        return [mean, known[0]!, known.at(-1)!] as const;
+        return [mean(known), known[0]!, known.at(-1)!] as const;
       });
       this.#hours.set(hour, columns as FollowedHour[1]);
     }

@@ -8,7 +8,6 @@
  * Keys lie in a c10d store that rank 0 serves at MASTER_ADDR:MASTER_PORT, as torchrun and SLURM scripts set them. Tensors do not pass through it
  * (`train/process-group.ts`).
  */
-
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';

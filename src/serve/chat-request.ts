@@ -2,13 +2,14 @@
 import { z } from 'zod';
 import { roomFor } from '../answer/prompt.ts';
 import { DataError } from '../ground/errors.ts';
+import { isObject } from '../ground/json-record.ts';
 import type { Picture } from '../ground/types.ts';
 import { decodeImage, imageSize } from '../plot/image-file.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
 import type { GenerationConfig } from '../policy/model-config.ts';
 import type { Prompting } from '../policy/policy.ts';
-import { type Fields, invalid, isObject, parseBody, type Refused, shown, wrong } from './request.ts';
+import { type Fields, invalid, parseBody, type Refused, shown, wrong } from './request.ts';
 
 export interface ChatLimits {
   /** Maximum tokens of a prompt, those of its pictures included. */

@@ -4,12 +4,12 @@ import { type Recording, readRecording } from '../../datasets/readers/recording.
 import { DEFAULT_SEVERITY, type DetectOptions } from '../detect/detect.ts';
 import { csvRecord, type FORMATS } from '../explain/formats.ts';
 import { DataError, suggestion } from '../ground/errors.ts';
+import { isObject } from '../ground/json-record.ts';
 import {
   accepted,
   EVENTS,
   type Fields,
   invalid,
-  isObject,
   parseBody,
   type Refused,
   shown,

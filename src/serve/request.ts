@@ -1,6 +1,7 @@
 /** Requests: JSON bodies, and refusals with an HTTP status and the error object of OpenAI's interface. */
 import { z } from 'zod';
 import { TimeseerError } from '../ground/errors.ts';
+import { isObject } from '../ground/json-record.ts';
 
 /** Error object of OpenAI's interface. */
 export const ERROR = z.object({
@@ -78,9 +79,6 @@ export function answerOf<T>(outcome: Outcome<T>): T {
 }
 
 export type Fields = Readonly<Record<string, unknown>>;
-
-export const isObject = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** Describes a value in messages. */
 export function shown(value: unknown): string {

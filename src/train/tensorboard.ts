@@ -10,6 +10,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import protobuf from 'protobufjs/minimal.js';
 import { appendText, writeFileAtomic } from '../ground/files.ts';
+import { leavesOf } from '../ground/json-record.ts';
 import { type LogName, tensorBoardTag } from './glossary.ts';
 import { checkSteps, type LogLine, RunLog, readLog } from './metrics.ts';
 
@@ -86,19 +87,17 @@ interface TimedLine extends LogLine {
   readonly time?: number;
 }
 
-/** Yields the numbers of a line by key, with dots between levels (`parts.format`); for a list, its length. */
-export function* numbersOf(line: object, prefix = ''): Generator<readonly [key: string, value: number]> {
-  for (const [name, value] of Object.entries(line) as [string, unknown][]) {
-    if (typeof value === 'number') yield [`${prefix}${name}`, value];
-    else if (Array.isArray(value)) yield [`${prefix}${name}`, value.length];
-    else if (typeof value === 'object' && value !== null) yield* numbersOf(value, `${prefix}${name}.`);
-  }
-}
+/** Lists the numbers of a line by key, with dots between levels (`parts.format`); for a list, its length. */
+export const numbersOf = (line: object): [key: string, value: number][] =>
+  leavesOf(line).flatMap(([name, value]): [string, number][] => {
+    const number = Array.isArray(value) ? value.length : value;
+    return typeof number === 'number' ? [[name, number]] : [];
+  });
 
 /** Encodes the event of a line; empty if none of its numbers has a curve. */
 export function lineEvent(log: LogName, line: TimedLine): Buffer {
   const { time = 0, step, ...rest } = line;
-  const scalars = [...numbersOf(rest)].flatMap(([name, value]): [string, number][] => {
+  const scalars = numbersOf(rest).flatMap(([name, value]): [string, number][] => {
     const tag = tensorBoardTag(log, name);
     return tag === null ? [] : [[tag, value]];
   });

@@ -1,5 +1,4 @@
 /** `timeseer data prepare NAME`: a task, or the user's own files, as a checked data set. */
-
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
@@ -24,7 +23,7 @@ import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { blindLines } from '../../../datasets/statistics.ts';
 import { ConfigError } from '../../ground/errors.ts';
 import { withInterrupt } from '../../ground/interrupt.ts';
-import { plural } from '../../ground/numbers.ts';
+import { plural, sum } from '../../ground/numbers.ts';
 import { Phases, ReadingNote } from '../../ground/progress.ts';
 import { parseShard, type Shard } from '../../ground/shard.ts';
 import { columns, print, printJson, shellWord } from '../../ground/terminal.ts';
@@ -122,16 +121,14 @@ function bytesOf({ splits, materials }: ExampleManifest): number {
     ...parts.map(({ prompts, figures }) => prompts.bytes + (figures?.bytes ?? 0)),
     materials?.classes?.bytes ?? 0,
   ];
-  return sizes.reduce((sum, bytes) => sum + bytes, 0);
+  return sum(sizes);
 }
 
 /** Caption of the prompts, figures and traces beside the examples. */
 function beside({ materials }: ExampleManifest): string {
   const parts = Object.values(materials?.splits ?? {});
-  const sum = (of: (part: (typeof parts)[number]) => number): number =>
-    parts.reduce((total, part) => total + of(part), 0);
-  const figures = sum((part) => part.figures?.count ?? 0);
-  const [teacher, blind] = [sum((part) => part.teacher), sum((part) => part.blind)];
+  const figures = sum(parts.map((part) => part.figures?.count ?? 0));
+  const [teacher, blind] = [sum(parts.map((part) => part.teacher)), sum(parts.map((part) => part.blind))];
   return `beside each example: prompt ${materials?.prompt}; ${plural(figures, 'figure')}; expert traces: ${teacher} with the right answer, ${blind} blind`;
 }
 

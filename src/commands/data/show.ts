@@ -1,5 +1,4 @@
 /** `timeseer data show NAME|DIR`: a few examples with their right answers, as text or as a page. */
-
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Benchmark, OpenBenchmark } from '../../../datasets/benchmarks/benchmark.ts';

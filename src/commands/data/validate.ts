@@ -1,5 +1,4 @@
 /** `timeseer data validate DIR` and `timeseer data stats DIR`: checks every example of a data set; counts and quantiles. */
-
 import { performance } from 'node:perf_hooks';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import {
