@@ -13,7 +13,7 @@ import {
   type StudyDifference,
   type StudyResults,
 } from './study-results.ts';
-import { type Cell, markdownTable, NOTHING, pageTable, type Table } from './table.ts';
+import { type Cell, escaped, markdownTable, NOTHING, pageTable, type Table } from './table.ts';
 
 /** Without the zero that all numbers below 1 begin with: ".724", "−.021", "1.250". */
 const tight = (value: number): string => fixed(value).replace(/^(\u2212?)0\./, '$1.');
@@ -142,8 +142,6 @@ const GATES_NOTE =
   'Mean over the reinforcement steps: did rewards differ within groups, and did the traces add information to the rewards?';
 
 // ---- Markdown -------------------------------------------------------------------------------------------------------
-
-const escaped = (text: string): string => text.replaceAll('|', '\\|').replaceAll('*', '\\*');
 
 /** Writes the tables of a study in Markdown. */
 export function studyMarkdown(results: StudyResults): string {

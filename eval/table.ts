@@ -57,7 +57,8 @@ export function pageTable({ label, look, title, caption, head, rows }: PageTable
   return scrolling(label, table, caption ?? null);
 }
 
-const escaped = (cell: Cell): string =>
+/** Text of a cell, which Markdown shows as it is. */
+export const escaped = (cell: Cell): string =>
   textOf(cell).replaceAll('|', '\\|').replaceAll('*', '\\*').replaceAll('\n', ' ');
 
 /** Writes a table in Markdown, numbers to the right. */

@@ -106,10 +106,6 @@ export function compact(value: number): string {
   return scaled.toFixed(decimals) + unit.replace(' ', '\u202f');
 }
 
-/** Number of things with their noun: "1 row", "2 rows". */
-export const plural = (count: number, one: string, many = `${one}s`): string =>
-  `${count} ${count === 1 ? one : many}`;
-
 /** Separates thousands by thin spaces: 30000 → "30 000". */
 export function grouped(value: number): string {
   return Math.round(value)

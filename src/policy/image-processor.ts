@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, DataError } from '../ground/errors.ts';
-import { roundHalfEven } from '../ground/numbers.ts';
 import { isObject } from '../ground/json-record.ts';
+import { roundHalfEven } from '../ground/numbers.ts';
 import { type Resampler, resizeBicubic } from '../ground/resize.ts';
 import type { Picture } from '../ground/types.ts';
 import { asObject, type Json, Keys, readJson } from './json-file.ts';

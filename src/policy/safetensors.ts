@@ -7,9 +7,9 @@ import { closeSync, existsSync, fstatSync, readdirSync, readSync, rmSync } from 
 import { join } from 'node:path';
 import { CheckpointError, DataError, reasonOf } from '../ground/errors.ts';
 import { openRegular, writeFileAtomic, writeJson } from '../ground/files.ts';
-import { firstNames } from '../ground/terminal.ts';
-import { isCount, isObject, readJson } from './json-file.ts';
 import { isObject } from '../ground/json-record.ts';
+import { firstNames } from '../ground/terminal.ts';
+import { isCount, readJson } from './json-file.ts';
 
 const MAX_HEADER = 100_000_000;
 
