@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { MANIFEST_FILE, writeManifestedDirectory } from '../../dist/src/ground/manifest.js';
 import { policiesDirectory } from '../../dist/src/ground/paths.js';
 import { WEIGHTS } from '../../dist/src/policy/safetensors.js';
-import { exportPolicy } from '../../dist/src/run/export.js';
+import { exportPolicy } from '../../dist/src/run/run-policy.js';
 
 const SOURCES = import.meta.dirname;
 const isPolicy = (name) => statSync(join(SOURCES, name)).isDirectory();
