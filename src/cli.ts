@@ -243,6 +243,12 @@ async function build(args: readonly string[]): Promise<Argv> {
       if (twice !== undefined) throw new UsageError(`--${twice}: given twice; give it once`);
       const { boolean, number } = options as unknown as Record<'boolean' | 'number', readonly string[]>;
       checkSwitches(args, boolean);
+      const denied = Object.keys(given).find(
+        (name) =>
+          args.includes(`--no-${name}`) && [given[name]].flat().includes(false) && !boolean.includes(name),
+      );
+      if (denied !== undefined)
+        throw new UsageError(`--no-${denied}: --${denied} is no switch; leave it out, or give it a value`);
       checkNumbers(args, [...number, ...number.map(camelCase)]);
       const blank = ['out', 'policy', 'from', 'data', 'recipe'].find((name) => given[name] === '');
       if (blank !== undefined) throw new UsageError(`--${blank}: is empty; give a path`);

@@ -17,7 +17,8 @@ import { command, ENGINE_OPTIONS, flag, type Given, number, text } from './optio
 type ExplainArguments = Given<typeof OPTIONS> & { readonly file: string | undefined };
 
 async function runExplain(args: ExplainArguments): Promise<void> {
-  const { out, policy, engine, device, window, overlap, inspect, since } = args;
+  const { policy, engine, device, window, overlap, inspect, since } = args;
+  const out = args.out?.replace(/(?<=[^/])\.(?:html|json)$/i, '');
   if (args.scores !== undefined) checkScores(args.scores);
   const { report, source, files, seconds } = await explainFile({
     ...{ detect: detectRequest(args.file, args), since },
@@ -37,9 +38,7 @@ async function runExplain(args: ExplainArguments): Promise<void> {
 
 const OPTIONS = {
   ...DETECT_OPTIONS,
-  out: text(
-    'Output path without extension (default: ./<file name>[.<column>].explain); writes .html and .json',
-  ),
+  out: text('Output path (default: ./<file name>[.<column>].explain); .html and .json are written'),
   policy: text(
     'Policy whose answers are shown next to the findings: small or inspect (which ship with timeseer), a run or policy directory, or none (default: small; with --inspect: inspect)',
   ),

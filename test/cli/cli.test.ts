@@ -98,6 +98,10 @@ describe('wrong usage', () => {
       /^error: --out: given twice; give it once\nsee timeseer sft --help\n$/,
     ],
     [
+      ['explain', 'a.csv', '--no-policy'],
+      /^error: --no-policy: --policy is no switch; leave it out, or give it a value\nsee timeseer explain --help\n$/,
+    ],
+    [
       ['data', 'list', '--json=maybe'],
       /^error: --json: got 'maybe', expected true or false; --json alone means true\nsee timeseer data list --help\n$/,
     ],

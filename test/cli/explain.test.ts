@@ -123,7 +123,10 @@ describe('timeseer explain', () => {
     expect(report.findings[0]!.end).toBeGreaterThan(400);
     expect(report.findings[0]!.markedByPolicy).toBeNull();
     expect(report.policy).toBeUndefined();
-    const printed = JSON.parse((await inside('explain', file, '--out', out, '--json')).out) as unknown;
+    const named = await inside('explain', file, '--out', `${out}.html`, '--json');
+    expect(named.err).toContain(`${out}.html\n`);
+    expect(named.err).not.toContain('.html.html');
+    const printed = JSON.parse(named.out) as unknown;
     expect(printed).toEqual(report);
     expect(JSON.parse((await inside('detect', file, '--json')).out)).toEqual(report);
   });
