@@ -21,6 +21,8 @@ const shape = z.strictObject({
   settings: z.record(z.string(), z.json()),
   /** Seconds spent on answers, over all sessions. */
   seconds: z.number().nonnegative(),
+  /** Digest of the code that parsed and graded all of them; absent in evaluations before 2026-12. */
+  code: z.string().optional(),
 });
 type EvalSettings = Readonly<Record<string, Json>>;
 
@@ -102,14 +104,14 @@ export function checkResults(directory: string, { resume, force }: Beginning, se
 }
 
 /**
- * Reads the time spent on the evaluation in a directory; null when there is none. `force` removes it first.
+ * Reads the time spent on the evaluation in a directory, and the code that graded it; null when there is none. `force` removes it first.
  * @throws ConfigError naming the settings that differ now; DataError for a damaged file
  */
 export function openManifest(
   directory: string,
   settings: EvalSettings,
   { force }: Beginning,
-): { readonly seconds: number } | null {
+): { readonly seconds: number; readonly code: string | undefined } | null {
   const file = join(directory, EVAL_FILE);
   tidyUp(directory, (name) => WRITTEN.test(name));
   if (force && existsSync(directory)) {
@@ -132,13 +134,17 @@ export function openManifest(
   }
   const manifest = readJson(file, shape, ADVICE);
   const differing = differingSettings(manifest.settings as EvalSettings, settings);
-  if (differing.length === 0) return { seconds: manifest.seconds };
+  if (differing.length === 0) return { seconds: manifest.seconds, code: manifest.code };
   throw new ConfigError(
     `${directory}: the evaluation there has other settings: ${differing.join(', ')}; ${ADVICE}`,
   );
 }
 
-export function writeManifest(directory: string, settings: EvalSettings, seconds: number): void {
-  const content = { format: 'timeseer-evaluation', version: 1, settings, seconds };
+export function writeManifest(
+  directory: string,
+  settings: EvalSettings,
+  { seconds, code }: { readonly seconds: number; readonly code: string | undefined },
+): void {
+  const content = { format: 'timeseer-evaluation', version: 1, settings, seconds, code };
   writeJson(join(directory, EVAL_FILE), content);
 }

@@ -4,6 +4,7 @@
  */
 import { closeSync, existsSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { DataError } from '../src/ground/errors.ts';
 import { makeDirectory, notWritten, writeFileAtomic } from '../src/ground/files.ts';
 import { checked, readJsonValues } from '../src/ground/json-files.ts';
@@ -75,6 +76,20 @@ export class RecordLog {
       number: Math.floor(place / this.samples),
       record,
     }));
+  }
+
+  /** Replaces what has not failed; the file follows when it is finished. @returns how many records that changed */
+  revise(revised: (record: EvalRecord, number: number) => EvalRecord): number {
+    let changed = 0;
+    for (const [place, { line, record }] of this.#kept) {
+      if (record.failure !== undefined) continue;
+      const now = revised(record, Math.floor(place / this.samples));
+      const text = JSON.stringify(now);
+      if (isDeepStrictEqual(JSON.parse(text), JSON.parse(line))) continue;
+      this.#kept.set(place, { line: text, record: now });
+      changed++;
+    }
+    return changed;
   }
 
   /** Appends a record. @throws WriteError */

@@ -1,5 +1,6 @@
 /** Paths of the package (from sources or dist), of its Worker programs and of the cache. */
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -29,6 +30,18 @@ export function packageVersion(): string {
   const version =
     typeof content === 'object' && content !== null && 'version' in content ? content.version : null;
   return typeof version === 'string' ? version : 'unknown';
+}
+
+/** Digest of the code that runs here: all built files, or all sources. */
+export function codeDigest(): string {
+  const roots = import.meta.url.endsWith('.ts') ? ['src', 'eval', 'datasets', 'rewards'] : ['dist'];
+  const hash = createHash('sha256');
+  const files = roots
+    .flatMap((root) => readdirSync(join(packageRoot(), root), { recursive: true, withFileTypes: true }))
+    .filter((entry) => entry.isFile() && /\.[jt]s$/.test(entry.name))
+    .map((entry) => join(entry.parentPath, entry.name));
+  for (const file of files.sort()) hash.update(file.slice(packageRoot().length)).update(readFileSync(file));
+  return hash.digest('hex').slice(0, 12);
 }
 
 function home(): string {

@@ -12,8 +12,10 @@ import {
   byExample,
   type EvalData,
   type EvalForm,
+  type EvalTask,
   evaluate,
   type ResponseRequest,
+  recordOf,
 } from '../../eval/harness.ts';
 import { type Metrics, metricsOf } from '../../eval/metrics.ts';
 import { RecordLog } from '../../eval/record-log.ts';
@@ -22,6 +24,8 @@ import type { Answerer } from '../answer/answerer.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { closeAll } from '../ground/module-host.ts';
+import { sum } from '../ground/numbers.ts';
+import { codeDigest } from '../ground/paths.ts';
 import { Progress } from '../ground/progress.ts';
 import type { Shard } from '../ground/shard.ts';
 import { say } from '../ground/terminal.ts';
@@ -33,6 +37,7 @@ import { RenderPool } from '../plot/pool.ts';
 import { render } from '../plot/raster.ts';
 import { defaultRecipe, type RewardRecipe } from '../recipe/recipe.ts';
 import type { InspectCard, PolicyCard } from '../tasks/card.ts';
+import { scoreAnswer } from '../tasks/kinds.ts';
 import { promptVersion } from '../tasks/prompt.ts';
 import { answerInWorkers } from './eval-stage.ts';
 import { fewShot } from './few-shot.ts';
@@ -119,6 +124,14 @@ function dataIdentity({ name, split, seed, length, count }: ExampleAddress, sour
   return { set: createHash('sha256').update(manifest).digest('hex'), ...which };
 }
 
+/** Parses and grades a response again; what was not taken from its text stays. */
+function gradedAgain(task: EvalTask, example: Example, before: EvalRecord): EvalRecord {
+  const { frame: _, reasoning: __, ...kept } = before;
+  const now = { ...kept, ...recordOf(task, example, before.response) };
+  if (before.judged === undefined) return now;
+  return { ...now, score: scoreAnswer(now.answer, now.gold, now.length, undefined, before.judged.score) };
+}
+
 const inspectText = ({ turns, tools, runtime, history, tour = 0 }: InspectCard): string =>
   `${turns} turns: ${runtime === 'code' ? 'code' : tools.join(' ')}${history === 'optical' ? ', optical' : ''}${tour > 0 ? `, tour of ${tour} levels` : ''}`;
 
@@ -197,7 +210,8 @@ function sayUnanswered(records: readonly EvalRecord[], label: string): void {
 
 /**
  * Asks a policy about a task and computes the metrics of its answers, also where an endpoint was given up. Every record is written at once;
- * existing responses are kept, missing and failed ones requested.
+ * existing responses are kept, missing and failed ones requested. What other code has graded is graded again, and built-in baselines, whose
+ * answers are the code's own, answer again.
  * @throws ConfigError where the directory holds an evaluation with other settings; Interrupted when stopped, with all records kept
  */
 export async function evaluateCell(request: CellRequest): Promise<CellResult> {
@@ -205,6 +219,10 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const { openings = null, shard = null } = request;
   const settings = settingsOf(request);
   const begun = out === null ? null : openManifest(out, settings, request.beginning);
+  const code = codeDigest();
+  const stale = begun !== null && begun.code !== code;
+  const gradedBy = begun === null ? code : begun.code;
+  const answerAgain = stale && 'baseline' in policy.identity;
   const temperatures = policy.reads === 'prompt' ? request.temperatures : [0];
   const places = placesOf(source);
   const logs = temperatures.map((temperature) => {
@@ -230,7 +248,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     );
   }
   const requests = asked.flatMap((list, m) =>
-    list.filter(({ number, sample }) => !logs[m]!.has(number, sample)),
+    list.filter(({ number, sample }) => answerAgain || !logs[m]!.has(number, sample)),
   );
   // Judged again: the judge could not be reached before.
   const unjudged =
@@ -260,6 +278,8 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       usage: usageOf(records, asked[m]!.length),
     };
   });
+  // A part of the examples leaves the others as other code has graded them.
+  if (out !== null && stale && shard === null) writeManifest(out, settings, { seconds, code });
   const judged =
     judge === null
       ? null
@@ -294,7 +314,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
 
   /** Answers all requests; returns the seconds taken. */
   async function answer(): Promise<number> {
-    if (requests.length + unjudged.length === 0) return 0;
+    if (requests.length + unjudged.length === 0 && !stale) return 0;
     // Workers draw where there is much to draw; they start with the first picture.
     const pool = requests.length < MANY ? null : new RenderPool();
     const draw = pool === null ? render : pool.render.bind(pool);
@@ -307,6 +327,12 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     const task = exampleTask({ ...card, numbers: form.numbers }, parts);
     const shotsOf = form.shots === null ? undefined : fewShot(address, card, parts, form.shots);
     const data: EvalData = { address, source, task, shotsOf };
+    if (stale && policy.reads === 'prompt') {
+      const changed = sum(
+        logs.map((log) => log.revise((record, i) => gradedAgain(task, source.at(i), record))),
+      );
+      if (changed > 0) say(`${label}: other code had graded ${changed} of the responses there; graded again`);
+    }
     const scorer =
       rewards.length === 0
         ? null
@@ -321,7 +347,8 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       await withInterrupt(async (signal) => {
         const keep = (record: EvalRecord, { number, temperature }: ResponseRequest): void => {
           // The manifest is written with the first record.
-          if (first && out !== null && begun === null) writeManifest(out, settings, before);
+          if (first && out !== null && begun === null)
+            writeManifest(out, settings, { seconds: before, code });
           first = false;
           logs[temperatures.indexOf(temperature)]!.append(number, record);
           if (record.failure !== undefined) failures++;
@@ -366,7 +393,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       took = (performance.now() - began) / 1000;
       await pool?.close();
       for (const log of logs) log.close();
-      if (out !== null && !first) writeManifest(out, settings, before + took);
+      if (out !== null && !first) writeManifest(out, settings, { seconds: before + took, code: gradedBy });
       await closeAll([toolbox, scorer]);
     }
     return took;

@@ -9,17 +9,14 @@
  * (`train/process-group.ts`).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { deserialize, serialize } from 'node:v8';
 import { Store } from '../engine/torch/distributed.ts';
 import { loadNative } from '../engine/torch/native.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { checkWhole } from '../ground/json-record.ts';
-import { packageRoot, packageVersion, type WorkerProgram, workerUrl } from '../ground/paths.ts';
+import { codeDigest, packageVersion, type WorkerProgram, workerUrl } from '../ground/paths.ts';
 import { say } from '../ground/terminal.ts';
 import {
   countDelivered,
@@ -111,17 +108,6 @@ interface Hello {
   readonly host: string;
   readonly pid: number;
   readonly same: Readonly<Record<string, string>>;
-}
-
-/** Digest of the code that runs here: all built files, or all sources. */
-function codeDigest(): string {
-  const root = import.meta.url.endsWith('.ts') ? 'src' : 'dist';
-  const hash = createHash('sha256');
-  const files = readdirSync(join(packageRoot(), root), { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && /\.[jt]s$/.test(entry.name))
-    .map((entry) => join(entry.parentPath, entry.name));
-  for (const file of files.sort()) hash.update(file.slice(packageRoot().length)).update(readFileSync(file));
-  return hash.digest('hex').slice(0, 12);
 }
 
 function hello(): Hello {

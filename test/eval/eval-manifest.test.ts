@@ -34,7 +34,7 @@ describe('the directory of an evaluation of several policies', () => {
 
   test('with answers is resumed or replaced on request alone', () => {
     write('nano5/killed/.records.jsonl.1-1-1.a.tmp');
-    writeManifest(join(out, 'nano5', 'answered'), { policy: 'a' }, 3);
+    writeManifest(join(out, 'nano5', 'answered'), { policy: 'a' }, { seconds: 3, code: undefined });
     for (const beginning of [RESUME, FORCE]) checkResults(out, beginning, true);
     expect(() => checkResults(out, PLAIN, true)).toThrow(/holds an evaluation; add --resume to continue it/);
   });

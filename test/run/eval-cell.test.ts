@@ -103,6 +103,45 @@ describe('a policy on a data set', () => {
     expect(records()).toBe(whole);
   });
 
+  test('is graded as by one code: a response that other code has graded is graded again, and not asked for', async () => {
+    await evaluateCell(asked(new Backwards()));
+    const [file, whole] = [join(out, 'eval.json'), records()];
+    const manifest = JSON.parse(readFileSync(file, 'utf8'));
+    const [first, ...rest] = whole.split('\n');
+    const otherwise = JSON.stringify({ ...JSON.parse(first!), score: { total: 0.125, parts: {} } });
+    const resumed = async (code: string | undefined): Promise<string> => {
+      writeFileSync(join(out, 'records.jsonl'), [otherwise, ...rest].join('\n'));
+      writeFileSync(file, JSON.stringify({ ...manifest, code }));
+      const again = new Backwards();
+      await evaluateCell(asked(again));
+      expect(again.calls).toEqual([]);
+      return records();
+    };
+    expect(await resumed(manifest.code)).toContain('0.125');
+    for (const code of ['0123456789ab', undefined]) {
+      expect(JSON.parse((await resumed(code)).split('\n')[0]!)).toEqual(JSON.parse(first!));
+      expect(records().split('\n').slice(1)).toEqual(rest);
+      expect(JSON.parse(readFileSync(file, 'utf8')).code).toBe(manifest.code);
+    }
+  });
+
+  test('of a built-in baseline is answered again by other code, whose own its answers are', async () => {
+    const baseline = (): Backwards => Object.assign(new Backwards(), { identity: { baseline: 'one' } });
+    await evaluateCell(asked(baseline()));
+    const file = join(out, 'eval.json');
+    const manifest = JSON.parse(readFileSync(file, 'utf8'));
+    for (const [code, calls] of [
+      [manifest.code, 0],
+      ['0123456789ab', 12],
+    ]) {
+      writeFileSync(file, JSON.stringify({ ...manifest, code }));
+      const again = baseline();
+      await evaluateCell(asked(again));
+      expect(again.calls).toHaveLength(calls);
+      expect(JSON.parse(readFileSync(file, 'utf8')).code).toBe(manifest.code);
+    }
+  });
+
   test('counts responses that never came as missing, not as wrong, and asks for them alone again', async () => {
     const policy = new Backwards();
     policy.before = (call) => (call < 3 ? 'status 500 after 6 tries' : undefined);
