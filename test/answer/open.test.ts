@@ -69,6 +69,15 @@ describe('a reference', () => {
     await expect(opening).rejects.toThrow(REFERENCE_SYNTAX);
   });
 
+  test.each([
+    ['expcot-blind', /Did you mean baseline:expcot-blind\?$/],
+    ['zscor', /Did you mean baseline:zscore\?$/],
+    ['smal', /Did you mean small\?$/],
+    ['nowhere', /defineDetector\)$/],
+  ])('to %s is told what was probably meant, where a name is near', async (reference, end) => {
+    await expect(openAnswerer(reference)).rejects.toThrow(end);
+  });
+
   test('that is empty, an unknown baseline, or an endpoint without a model is refused at opening', async () => {
     await expect(openAnswerer(' ')).rejects.toThrow(REFERENCE_SYNTAX);
     await expect(openAnswerer('baseline:mini-rocket')).rejects.toThrow(
