@@ -461,10 +461,10 @@ const UNITS = [
   [1, 'ms'],
 ] as const;
 
-/** Formats a duration in its two largest units: `2 h 30 min`, `45 s`, `250 ms`, `1.5 ms`. */
+/** Formats a duration in its two largest units: `2 h 30 min`, `45 s`, `250 ms`, `31.6 ms`. */
 export function formatDuration(ms: number): string {
   const length = Math.abs(ms);
-  if (length < 10) return `${Number(ms.toPrecision(3))} ms`;
+  if (length < 100) return `${Number(ms.toPrecision(3))} ms`;
   const from = UNITS.findIndex(([unit]) => length >= unit);
   const [unit, name] = UNITS[from]!;
   const [small, smallName] = UNITS[from + 1] ?? [1, ''];

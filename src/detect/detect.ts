@@ -694,6 +694,10 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
     ? (mediansOfOthers(level, unusual, FOLLOWING_WINDOW) ?? ordinary)
     : ordinary;
   const inside = expectation(level, followed.slice(), { floor, scale, unusual: (i) => unusual[i] === 1 });
+  const [lowest, highest] = [Math.min, Math.max].map((of) => level.reduce((a, b) => of(a, b))) as [
+    number,
+    number,
+  ];
   // Extents do not depend on the severity that is asked for.
   const usual = all.filter((event) => event.severity >= DEFAULT_SEVERITY);
   for (const event of all) {
@@ -711,8 +715,15 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
         .slice(around.start, around.end)
         .filter((_, i) => around.start + i < event.start || around.start + i >= event.end);
     const shift = median(others(level)) - median(others(inside.expected));
-    for (let i = event.start; i < event.end; i++)
-      for (const some of [inside.expected, inside.low, inside.high]) some[i]! += shift;
+    // The band is as wide as the noise there, and the least usual value does not end it.
+    const noise = OF_STEPS * median(stepSizes(others(level)));
+    for (let i = event.start; i < event.end; i++) {
+      const expected = inside.expected[i]!;
+      const reach = Math.max(noise, inside.high[i]! - expected, expected - inside.low[i]!);
+      inside.expected[i]! += shift;
+      inside.low[i] = Math.max(expected + shift - reach, lowest);
+      inside.high[i] = Math.min(expected + shift + reach, highest);
+    }
   }
   const plain = season === null ? values : difference(values, difference(season.expected, season.level));
   const events = withReturns(
@@ -810,6 +821,9 @@ function levelChange(values: Float64Array, moved: readonly Candidate[], period: 
   return away;
 }
 
+/** Half the width of the band around a spike or a dip inside a departure, in median steps there. */
+const OF_STEPS = 4;
+
 /** Tracks in which values depart, and not their movement. */
 const OF_VALUES: ReadonlySet<Candidate['track']> = new Set(['level', 'local', 'season', 'analogue', 'step']);
 /** Distance of a pause from the ends of a weekend, in usual distances of the rhythm. */
@@ -882,7 +896,7 @@ function withReturns(events: readonly Joined[], values: Float64Array): Joined[] 
 /** Minimum share of samples outside the band, from the first to the last of them, for a finding to be trimmed to these. */
 const MOSTLY_OUTSIDE = 0.6;
 
-/** Trims a finding to its samples outside the band. */
+/** Trims a finding to its samples outside the band, unless its movement departs for much longer: it is as severe as what departs there. */
 function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation): Joined {
   if (event.drifts || event.track === 'still' || event.track === 'rhythm') return event;
   let [start, end, outside] = [event.end, event.start, 0];
@@ -896,7 +910,10 @@ function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation
   const n = values.length;
   if (event.end === n && event.members.some(({ track, end: last }) => track === 'step' && last === n))
     end = n;
-  return outside >= MOSTLY_OUTSIDE * (end - start) && outside > 0 ? { ...event, start, end } : event;
+  if (outside === 0 || outside < MOSTLY_OUTSIDE * (end - start)) return event;
+  if (LOGARITHMIC.has(event.track) && 2 * (end - start) < event.end - event.start) return event;
+  const [worst] = event.members.filter((member) => member.start < end && start < member.end);
+  return { ...event, start, end, severity: Math.min(event.severity, worst?.severity ?? event.severity) };
 }
 
 /** Cuts missing values off the ends of a stretch; returns no stretch if more than half of it is missing. */

@@ -417,8 +417,7 @@ function partsOf(values: Float64Array, middle: (part: Float64Array) => number) {
   const middles = Float64Array.from({ length: PARTS }, (_, p) =>
     middle(values.subarray(first + p * size, first + (p + 1) * size)),
   );
-  const bends = middles.subarray(2).map((value, i) => Math.abs(middles[i]! - 2 * middles[i + 1]! + value));
-  return { size, first, middles, noise: median(bends) * OF_SECOND_DIFFERENCES };
+  return { size, first, middles, noise: noiseAround(middles) };
 }
 
 function dot(a: Float64Array, b: Float64Array): number {
@@ -443,15 +442,32 @@ function driftOfDays(
   if (day < SHORTEST_PART || n < 4 * day) return null;
   const means = cycleMeans(values, day);
   const spread = median(values.map((value, i) => Math.abs(value - means[i]!)));
-  // Near the ends the means are of the same day.
-  const found = drift(means.subarray(half, n - half), floor, least, looks, spread);
+  // Near the ends the means are of the same day. Means that share samples hardly differ: those of days that follow each other tell the noise.
+  const days = Float64Array.from({ length: Math.floor(n / day) }, (_, d) => means[half + d * day]!);
+  const found = drift(means.subarray(half, n - half), floor, least, looks, { spread, apart: days });
   // The means turn a step into a rise of a day.
   if (found === null || n - half - found.start < FEWEST_DAYS * day) return null;
   return { ...found, start: found.start + half, end: n, peak: n - 1 };
 }
 
-/** Medians of 64 parts of [N] values, the noise between neighbours, and the usual departure of single samples; null if the parts are too short. */
-function measuredParts(values: Float64Array, floor: number, spread?: number) {
+/** Standard deviation of the noise of values [N] on a course, from their second differences. */
+const noiseAround = (values: Float64Array): number =>
+  median(values.subarray(2).map((value, i) => Math.abs(values[i]! - 2 * values[i + 1]! + value))) *
+  OF_SECOND_DIFFERENCES;
+
+/** Means over a time, which share samples. */
+interface Smoothed {
+  /** Median departure of single samples from them. */
+  readonly spread: number;
+  /** Those that share none. */
+  readonly apart: Float64Array;
+}
+
+/**
+ * Medians of 64 parts of [N] values, the noise between neighbours, its variance by which a course is judged, and the usual departure of single
+ * samples; null if the parts are too short.
+ */
+function measuredParts(values: Float64Array, floor: number, smoothed?: Smoothed) {
   const parts = partsOf(values, median);
   if (parts === null) return null;
   const { size, first, middles } = parts;
@@ -459,27 +475,32 @@ function measuredParts(values: Float64Array, floor: number, spread?: number) {
     Float64Array.from({ length: size * PARTS }, (_, i) =>
       Math.abs(values[first + i]! - middles[Math.floor(i / size)]!),
     );
-  const single = Math.max(floor / 2, 1.4826 * (spread ?? median(around())));
-  return { ...parts, single, noise: Math.max(parts.noise, single / Math.sqrt(size) / 4) };
+  const single = Math.max(floor / 2, 1.4826 * (smoothed?.spread ?? median(around())));
+  const noise = Math.max(parts.noise, single / Math.sqrt(size) / 4);
+  const measured = { ...parts, single, noise };
+  if (smoothed === undefined) return { ...measured, variance: noise ** 2 };
+  const { apart } = smoothed;
+  const independent = Math.min(1, apart.length / PARTS);
+  return { ...measured, variance: Math.max(noise, noiseAround(apart)) ** 2 / independent };
 }
 
 /**
  * Finds the drift at the end of a series [N] without its season; null if there is none. The medians of 64 parts must lie on a line that
  * bends once, better than on a parabola, and no farther from it than neighbouring parts are from each other.
  *
- * @param spread median departure of single samples; default: from the medians of their parts
+ * @param smoothed where the values are such means
  */
 function drift(
   values: Float64Array,
   floor: number,
   least: number,
   looks: number,
-  spread?: number,
+  smoothed?: Smoothed,
 ): Candidate | null {
   const n = values.length;
-  const measured = measuredParts(values, floor, spread);
+  const measured = measuredParts(values, floor, smoothed);
   if (measured === null) return null;
-  const { size, first, middles: medians, single, noise } = measured;
+  const { size, first, middles: medians, single, noise, variance } = measured;
   const designs = linesOfParts();
   const straight = fitted(medians, designs.straight);
   const parabola = fitted(medians, designs.parabola);
@@ -494,7 +515,7 @@ function drift(
   const residual = Math.sqrt(left / (PARTS - 4));
   if (residual > Math.max(MOST_LEFT * noise, MOST_OF_DRIFT * far) || left > BENT * parabola.left) return null;
   if (Math.abs(before) * (1 - at / PARTS) > SLOPE_BEFORE * far || far < FARTHEST * single) return null;
-  const surprise = (straight.left - left) / (2 * noise ** 2) / Math.LN10;
+  const surprise = (straight.left - left) / (2 * variance) / Math.LN10;
   const severity = tempered(surprise - Math.log10(PARTS * looks));
   if (!(severity >= least)) return null;
   const start = first + Math.round(at * size);
@@ -638,7 +659,7 @@ const STEADY_PARTS = PARTS / 4;
 
 /**
  * Finds fluctuations that grow until the end of a series, in the logarithms of its steps [N]; null if there are none. The means of 64 parts
- * must lie on a level that begins to rise once, no farther from it than neighbouring parts are from each other.
+ * must lie on a level that begins to rise once and is not back at the end, no farther from it than neighbouring parts are from each other.
  */
 export function growth(movement: Float64Array, least: number, looks: number): Candidate | null {
   const n = movement.length;
@@ -648,15 +669,20 @@ export function growth(movement: Float64Array, least: number, looks: number): Ca
   const noise = Math.max(parts.noise, 1e-9);
   const ones = new Float64Array(PARTS).fill(1);
   const level = fitted(means, designOf(ones));
-  let best: { at: number; rise: number; left: number } | null = null;
+  let best: { at: number; steady: number; rise: number; left: number } | null = null;
   for (let at = 0; at <= PARTS - FEWEST_PARTS; at++) {
     const after = ones.map((_, p) => Math.max(0, p - at) / (PARTS - at));
     const { coefficients, left } = fitted(means, designOf(ones, after));
-    if (best === null || left < best.left) best = { at, rise: coefficients[1]!, left };
+    const [steady, rise] = coefficients as unknown as [number, number];
+    if (best === null || left < best.left) best = { at, steady, rise, left };
   }
-  const { at, rise, left } = best!;
+  const { at, steady, rise, left } = best!;
   if (at < STEADY_PARTS || rise < LEAST_GROWTH || Math.sqrt(left / (PARTS - 3)) > MOST_LEFT * noise)
     return null;
+  // What is calm again, or was as lively before the parts, does not grow to the end.
+  const half = steady + rise / 2;
+  if (median(means.slice(-FEWEST_PARTS)) < half) return null;
+  if (first >= SHORTEST_PART && moments(movement, 0, first).mean > half) return null;
   const surprise = (level.left - left) / (2 * noise ** 2) / Math.LN10;
   const severity = tempered(surprise - Math.log10(PARTS * looks));
   if (!(severity >= least)) return null;

@@ -58,6 +58,20 @@ describe('a report', () => {
     );
   });
 
+  test.each([2, 15.625, 31.25, 62.5])('holds for samples %f ms apart', (step) => {
+    const random = new Random(2, 'fast');
+    const rows = Array.from({ length: 600 }, (_, i) => {
+      const stamp = new Date(Date.UTC(2025, 0, 1) + i * step).toISOString();
+      return `${stamp},${(random.normal() + (i === 400 || i === 401 ? 50 : 0)).toFixed(3)}`;
+    });
+    const recording = readRecording(Buffer.from(`time,load\n${rows.join('\n')}\n`), { name: 'load.csv' });
+    const detection = detect(Float64Array.from(recording.columns[0]!.values));
+    const read = reportSource('load.csv', recording, [detection]);
+    const told = buildReport(read);
+    expect(told.findings).toMatchObject([{ kind: 'spike', start: 400, end: 402 }]);
+    verify(told, read);
+  });
+
   test('recognises a finding in a longer recording', () => {
     const longer = buildReport({
       ...source,

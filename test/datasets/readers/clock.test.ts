@@ -151,9 +151,10 @@ describe('a time is written', () => {
   });
 
   it('and a duration in its two largest units', () => {
-    const lengths = [1.5, 250, 90_000, 5400_000, 2.5 * DAY, 3599_999, -2 * HOUR, 0];
+    const lengths = [1.5, 31.64, 250, 90_000, 5400_000, 2.5 * DAY, 3599_999, -2 * HOUR, 0];
     expect(lengths.map(formatDuration)).toEqual([
       '1.5 ms',
+      '31.6 ms',
       '250 ms',
       '1 min 30 s',
       '1 h 30 min',
