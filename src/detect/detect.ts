@@ -144,6 +144,8 @@ interface Analysed {
   readonly ordinary: Float64Array;
   /** True if these are a running median of the values. */
   readonly follows: boolean;
+  /** Window of the similar stretches whose middle they are, in samples; null for other ones. */
+  readonly alike: number | null;
   /** Spread of the values around `ordinary`, relative to the usual spread [N]; null without a season. */
   readonly phases: Float64Array | null;
   /** Smallest residual that counts as a departure. */
@@ -485,7 +487,8 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number, gi
       ? similar.middle
       : plain);
   const follows = ordinary === plain && usualFromPlain !== usualFromLevel;
-  return { values, season, tracks, candidates: accepted, ordinary, follows, phases, floor, usualStep };
+  const alike = ordinary === similar?.middle ? similar.window : null;
+  return { values, season, tracks, candidates: accepted, ordinary, follows, alike, phases, floor, usualStep };
 }
 
 /** Least difference of all samples before and behind a level that stays, as a share of its step. */
@@ -689,10 +692,13 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
     if (event.severity >= LEVELS.medium && event.lasting !== true) unusual.fill(1, event.start, event.end);
   }
   const { ordinary, phases: scale, floor } = analysed;
-  // A running median follows a long departure: it is taken of the other samples.
-  const followed = analysed.follows
-    ? (mediansOfOthers(level, unusual, FOLLOWING_WINDOW) ?? ordinary)
-    : ordinary;
+  // A running median follows a long departure, and departures are alike: they are taken of the other samples.
+  const followed =
+    (analysed.follows
+      ? mediansOfOthers(level, unusual, FOLLOWING_WINDOW)
+      : analysed.alike === null
+        ? null
+        : analogues(ofOthers(level, unusual), analysed.alike)?.middle) ?? ordinary;
   const inside = expectation(level, followed.slice(), { floor, scale, unusual: (i) => unusual[i] === 1 });
   const [lowest, highest] = [Math.min, Math.max].map((of) => level.reduce((a, b) => of(a, b))) as [
     number,
@@ -776,6 +782,10 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
     seasons: season === null ? [] : [season.period],
   };
 }
+
+/** Values [N] with a line over each unusual stretch. */
+const ofOthers = (values: Float64Array, unusual: Uint8Array): Float64Array =>
+  bridge(values.map((value, i) => (unusual[i] === 1 ? Number.NaN : value))).values;
 
 /** Running median of the usual samples of [N], bridged over the unusual ones; null for fewer than a window. */
 function mediansOfOthers(values: Float64Array, unusual: Uint8Array, window: number): Float64Array | null {

@@ -702,6 +702,8 @@ const FEWEST_ELSEWHERE = 40;
 
 /** Fewest other runs of the same value that have a usual length. */
 const FEWEST_RUNS = 8;
+/** Fewest runs at least half as long as the longest of a value at which a series rests. */
+const FEWEST_RESTS = 3;
 /** Equal pairs of the usual run, below which runs come by chance: counts that happen to be equal. */
 const SHORT_RUN = 2;
 
@@ -733,10 +735,16 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
     ([start, end]) => [start, end + 1] as const,
   );
   const equal = all.reduce((sum, [start, end]) => sum + end - start - 1, 0);
-  const [first, second] = all.map(([start, end]) => end - start).sort((a, b) => b - a);
   const lengths = new Map<number, number[]>(all.map(([start]) => [values[start]!, []]));
   for (const [start, end] of all) lengths.get(values[start]!)!.push(end - start);
   const most = new Map(Array.from(lengths, ([value, of]) => [value, of.reduce((a, b) => Math.max(a, b))]));
+  // A value at which a series rests again and again tells nothing about others: a load is 0 at night.
+  const rests = (value: number): boolean =>
+    lengths.get(value)!.filter((length) => 2 * length >= most.get(value)!).length >= FEWEST_RESTS;
+  const [first, second] = all
+    .filter(([start]) => !rests(values[start]!))
+    .map(([start, end]) => end - start)
+    .sort((a, b) => b - a);
   const times = new Map<number, number>(all.map(([start]) => [values[start]!, 0]));
   for (const value of values) if (times.has(value)) times.set(value, times.get(value)! + 1);
   return all.flatMap(([start, end]): Stretch[] => {
@@ -758,7 +766,9 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
     const chance = -Math.log10(n) - (length - 1) * Math.log10(p);
     const longer = (others: readonly number[]): number =>
       Math.min(1, Math.max(0, (length / others.reduce((a, b) => Math.max(a, b), 1) - 1) / (LONGER - 1)));
-    const others = [first === length ? (second ?? 1) : first!];
+    const others = rests(values[start]!)
+      ? [first ?? 1, ...alike]
+      : [first === length ? (second ?? 1) : first!];
     const severity = Math.max(
       tempered(Math.max(0, chance)) * longer(others),
       tempered(Math.max(0, rarityOfRun(length, alike))) * longer(alike),

@@ -281,6 +281,36 @@ const EDGES = 4;
 /** Distance from which edges are different ones, as a share of the series. */
 const APART = 0.1;
 
+/** Square of the number of swings over the degrees of freedom that they give a tail: of sixty and more the tail is known. */
+const SWINGS = 10;
+/** Longest stretch that is judged as a single sample is, of which there are many. */
+const SHORT = 3;
+
+/**
+ * Returns the severities of a track whose tail rests on few departures: those of Student's distribution in place of a normal one. A smooth
+ * course swings to one side for many samples, which are one departure; small swings count for little. `taken`: samples of what was found.
+ */
+function bySwings(track: Float64Array, centre: number, taken: Uint8Array): (severity: number) => number {
+  let [all, squares, side, mass] = [0, 0, 0, 0];
+  const end = (): void => {
+    all += mass;
+    squares += mass ** 2;
+    mass = 0;
+  };
+  for (let i = 0; i < track.length; i++) {
+    const departure = taken[i] === 1 ? 0 : track[i]! - centre;
+    if (Math.sign(departure) !== side) end();
+    side = Math.sign(departure);
+    mass += Math.abs(departure);
+  }
+  end();
+  const freedom = squares === 0 ? Number.POSITIVE_INFINITY : (all ** 2 / squares) ** 2 / SWINGS;
+  return (severity) =>
+    freedom === Number.POSITIVE_INFINITY
+      ? severity
+      : ((freedom / 2) * Math.log1p((2 * Math.LN10 * severity) / freedom)) / Math.LN10;
+}
+
 /** Joins stretches of one direction in a crowd that fill most of what lies between the first and the last of them. */
 function piecedTogether(
   stretches: readonly Stretch[],
@@ -400,6 +430,7 @@ export function scan(track: Float64Array, options: ScanOptions, isAlone = true):
   if (others.some(({ sign }) => found.some((one) => one.sign === sign && inside(one))))
     return scan(track, options, false);
   const stretches = piecedTogether(found, whole);
+  const known = bySwings(track, single.centre, taken);
   return stretches
     .map((stretch) => {
       const { peak, sign, start, end } = stretch;
@@ -412,7 +443,8 @@ export function scan(track: Float64Array, options: ScanOptions, isAlone = true):
           (edges === true || peer.end - peer.start >= ALIKE * (end - start)),
       ).length;
       const usual = edges === true ? (peers / EDGES) ** 3 : (peers / PEERS) ** 1.25;
-      return { ...stretch, severity: stretch.severity / (1 + usual) };
+      const severity = end - start > SHORT ? known(stretch.severity) : stretch.severity;
+      return { ...stretch, severity: severity / (1 + usual) };
     })
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
