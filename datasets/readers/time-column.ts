@@ -1,6 +1,7 @@
 /** Time columns of a table: detection, formats, and the instants they name. */
 import { DataError } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
+import { plural } from '../../src/ground/numbers.ts';
 import {
   DAY,
   HOUR,
@@ -19,8 +20,8 @@ import { Column, NUMBER } from './record.ts';
 
 /** Unit and origin of the numbers of a time column. */
 interface NumberForm {
-  readonly what: 'epoch' | 'compact' | 'excel' | 'year' | 'elapsed' | 'index';
-  /** Milliseconds per unit. */
+  readonly what: 'epoch' | 'compact' | 'excel' | 'year' | 'decimal-year' | 'elapsed' | 'index';
+  /** Milliseconds per unit; samples per year for decimal years. */
   readonly unit: number;
   readonly name: string;
 }
@@ -47,6 +48,9 @@ const DATE = /(?:^|[^a-z])(?:date|datum|fecha|day|tag)(?:[^a-z]|$)/i;
 const YEAR = /(?:^|[^a-z])(?:years?|yr|jahr|ann[eé]e|date|time|period)(?:[^a-z]|$)/i;
 /** Headers of whole hours beside dates. */
 const HOURS = /^(?:hr|hours?|h|stunde|time|uhrzeit)$/i;
+/** Headers that name a unit of elapsed time. */
+const SHORT_UNIT =
+  /(?:^|[^a-z])(?:[nmuµ]?s|m?secs?|(?:nano|micro|milli)?seconds?|mins?|minutes?|h|hrs?|hours?|d|days?|epoch|unix)[^a-z]*$/i;
 const UNIT_OF_HEADER: readonly (readonly [RegExp, number, string])[] = [
   [/(?:^|[^a-z])(?:ns|nanoseconds?)[^a-z]*$/i, 1e-6, 'nanoseconds'],
   [/(?:^|[^a-z])(?:us|µs|microseconds?)[^a-z]*$/i, 1e-3, 'microseconds'],
@@ -68,6 +72,44 @@ const epochOf = (number: number) =>
   EPOCHS.find(([unit]) => number * unit >= EARLIEST && number * unit <= LATEST);
 /** 1 January 1970 in the day count of spreadsheets. */
 const EXCEL_EPOCH = 25_569;
+
+/** First and last year that a number names. */
+const YEARS = [1500, 2200] as const;
+const namesYear = (year: number): boolean => year >= YEARS[0] && year < YEARS[1] + 1;
+/** Samples per year of common series: years, months, weeks, trading days, days. */
+const PER_YEAR = [1, 2, 3, 4, 6, 12, 13, 24, 26, 48, 52, 365.25 / 7, 252, 260, 261, 365, 365.25, 366];
+
+/**
+ * Samples per year of decimal years such as 1998.25, which may be rounded to 2 to 4 decimals; null for other numbers. Some samples
+ * may be missing.
+ */
+function samplesPerYear(numbers: readonly number[]): number | null {
+  const years = [...new Set(numbers)].sort((a, b) => a - b);
+  if (years.length < 3 || !years.every(namesYear) || years.every(Number.isInteger)) return null;
+  const fits = (perYear: number): boolean => {
+    let [last, single] = [-1, 0];
+    for (const year of years) {
+      const exact = (year - years[0]!) * perYear;
+      const place = Math.round(exact);
+      if (place <= last || Math.abs(exact - place) > Math.min(0.0055 * perYear, 0.3)) return false;
+      if (place === last + 1) single++;
+      last = place;
+    }
+    return single >= 0.9 * years.length;
+  };
+  return PER_YEAR.find(fits) ?? null;
+}
+
+/** Returns the ms since 1970 of a decimal year: the first day of its month, or a date within the year. */
+function decimalYear(value: number, perYear: number): number {
+  const year = Math.floor(value + 0.1 / perYear);
+  const share = value - year;
+  // The middle of a month is in that month; a rounded beginning is not in the one before.
+  if (perYear <= 12) return Date.UTC(year, Math.floor(12 * share + 0.1), 1);
+  const start = Date.UTC(year, 0, 1);
+  const unit = perYear < 53 || Number.isInteger(perYear / 365) ? DAY : MINUTE;
+  return start + unit * Math.round((share * (Date.UTC(year + 1, 0, 1) - start)) / unit);
+}
 
 /** Fewest numbers that look like times by themselves. */
 const FEWEST_STAMPS = 8;
@@ -106,12 +148,13 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
   const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
   const whole = numbers.every(Number.isInteger);
   // Without a header only the first column, and only numbers that hardly are anything else.
-  if (named || (index === 0 && name === '')) {
+  const unnamed = index === 0 && name === '';
+  if (named || unnamed) {
     if (cells.every((cell) => !Number.isNaN(parseCompact(cell))))
       return { what: 'compact', unit: 1, name: 'dates' };
   }
   const stamps = numbers.length >= FEWEST_STAMPS && risesEvenly(numbers);
-  if (named || stamps || (index === 0 && name === '')) {
+  if (named || stamps || unnamed) {
     const epoch = epochOf(low);
     const same = epoch !== undefined && epochOf(high) === epoch;
     // Several units in one column are told apart by the size of each number.
@@ -119,9 +162,12 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
       return { what: 'epoch', unit: epoch![0], name: epoch![1] };
   }
   const byOne = numbers.length > 1 && numbers.every((number, i) => number === low + i);
-  if (whole && low >= 1500 && high <= 2200 && low !== high && YEAR.test(name)) {
+  if (whole && namesYear(low) && namesYear(high) && low !== high && (YEAR.test(name) || unnamed)) {
     if (byOne || /year|yr|jahr|ann/i.test(name)) return { what: 'year', unit: 1, name: 'years' };
   }
+  const mayBeYears = (named || YEAR.test(name) || INDEX.test(name)) && !SHORT_UNIT.test(name);
+  const perYear = mayBeYears ? samplesPerYear(numbers) : null;
+  if (perYear !== null) return { what: 'decimal-year', unit: perYear, name: 'decimal years' };
   // Days with a clock, as spreadsheets of this century export them: whole minutes, which have long fractions, unlike counted seconds.
   const minutes = (days: number): boolean => Math.abs(days * 1440 - Math.round(days * 1440)) < 0.02;
   const long = cells.some((cell) => /\.\d{4}/.test(cell));
@@ -187,7 +233,7 @@ export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
   const compact = forms.findIndex((form) => form?.what === 'compact');
   if (compact >= 0 && clock >= 0) return planOf(columns, [compact, clock]);
   if (clock >= 0) return planOf(columns, [clock]);
-  const byRank = (['epoch', 'compact', 'excel', 'year', 'elapsed', 'index'] as const)
+  const byRank = (['epoch', 'compact', 'excel', 'year', 'decimal-year', 'elapsed', 'index'] as const)
     .map((what) => forms.findIndex((form) => form?.what === what))
     .find((i) => i >= 0);
   // The only column of a file is its values.
@@ -292,6 +338,7 @@ export class TimeColumn {
         number.what === 'compact' ? parseCompact(cell) : NUMBER.test(cell) ? Number(cell) : Number.NaN;
       let ms = value * number.unit;
       if (number.what === 'year') ms = Date.UTC(value, 0, 1);
+      if (number.what === 'decimal-year') ms = value; // converted once all are known
       if (number.what === 'epoch' && (ms < EARLIEST || ms > LATEST)) {
         const other = epochOf(value);
         if (other !== undefined) {
@@ -445,12 +492,23 @@ export class TimeColumn {
       if (tz !== null) this.#localize(time, offset, tz, notes);
       return { ...calendar, zone: tz };
     }
-    if (number.what === 'year') return { ...calendar, zone: null };
-    notes.push({
-      kind: 'elapsed',
-      text: `Column ${name} holds no dates; it is read as ${number.name} since the start.`,
-    });
-    return { time, zone: null, origin: 'start', ordinal: false, notes };
+    if (number.what === 'decimal-year' && time.every(namesYear)) {
+      const { cell, line } = this.#example!;
+      for (let i = 0; i < time.length; i++) time[i] = decimalYear(time[i]!, number.unit);
+      notes.push({
+        kind: 'decimal-year',
+        text: `Column ${name} is read as decimal years, ${plural(Math.round(number.unit), 'sample')} a year: ${cell} in line ${line} is ${new Date(time[0]!).toISOString().slice(0, 10)}.`,
+      });
+    } else if (number.what !== 'year') {
+      const seconds = number.what === 'decimal-year';
+      if (seconds) for (let i = 0; i < time.length; i++) time[i]! *= SECOND;
+      notes.push({
+        kind: 'elapsed',
+        text: `Column ${name} holds no dates; it is read as ${seconds ? 'seconds' : number.name} since the start.`,
+      });
+      return { time, zone: null, origin: 'start', ordinal: false, notes };
+    }
+    return { ...calendar, zone: null };
   }
 
   /** Decides between day and month first over the whole column. */

@@ -397,6 +397,35 @@ describe('the time', () => {
     expect(read('a,v\n45352,1\n45353,4\n').time).toBeNull();
   });
 
+  it.each<[string, (i: number) => number, number, string[]]>([
+    ['months, rounded to two decimals', (i) => 1998 + i / 12, 2, ['1998-01-01', '1998-02-01', '1998-03-01']],
+    ['quarters', (i) => 1960.25 + i / 4, 9, ['1960-04-01', '1960-07-01', '1960-10-01']],
+    ['middles of months', (i) => 1998 + (i + 0.5) / 12, 4, ['1998-01-01', '1998-02-01', '1998-03-01']],
+    ['weeks', (i) => 2001 + i / 52, 4, ['2001-01-01', '2001-01-08', '2001-01-15']],
+    ['days', (i) => 2001 + i / 365, 3, ['2001-01-01', '2001-01-02', '2001-01-03']],
+    ['middles of years', (i) => 1700.5 + i, 1, ['1700-07-01', '1701-07-01', '1702-07-01']],
+  ])('in decimal years is read as %s', (_, year, decimals, expected) => {
+    const rows = Array.from({ length: 60 }, (_, i) => `${Number(year(i).toFixed(decimals))},${i % 7}`);
+    const r = read(`time,v\n${rows.join('\n')}\n`);
+    expect(times(r).slice(0, 3)).toEqual(expected);
+    expect(r.gaps).toEqual([]);
+    expect(note(r, 'decimal-year')).toContain(` in line 2 is ${expected[0]}.`);
+  });
+
+  it('in decimal years may be that of several series', () => {
+    const rows = ['a', 'b'].flatMap((host) =>
+      Array.from({ length: 24 }, (_, i) => `${host},${1998 + i / 12},${i}`),
+    );
+    expect(times(read(`host,time,v\n${rows.join('\n')}\n`, { select: 'b' }))[23]).toBe('1999-12-01');
+  });
+
+  it('in seconds is not decimal years', () => {
+    const rows = (count: number): string =>
+      Array.from({ length: count }, (_, i) => `${1600 + i / 4},${i % 7}`).join('\n');
+    expect(read(`time_s,v\n${rows(60)}\n`)).toMatchObject({ origin: 'start', step: 250 });
+    expect(read(`time,v\n${rows(4000)}\n`)).toMatchObject({ origin: 'start', step: 250 });
+  });
+
   it('elapsed is counted from the beginning, in the unit of the header', () => {
     const r = read('time_ms,v\n0,1\n500,2\n1000,4\n1500,3\n');
     expect(times(r)).toEqual(['0:00:00.000', '0:00:00.500', '0:00:01.000', '0:00:01.500']);
