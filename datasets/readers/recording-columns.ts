@@ -268,14 +268,42 @@ export function findKey(table: Table, all: Rows, values: readonly number[]): Key
   const pairs = candidates.flatMap((a, k) => candidates.slice(k + 1).map((b) => [a, b]));
   const sets = [...candidates.map((i) => [i]), ...pairs.filter(isText).slice(0, 20)].slice(0, 60);
   const most = Math.min(MOST_KEYS, Math.floor(table.lines.length / 2));
+  // Numbers may be values, and then only repeated rows show that they are no key.
+  const distinct = distinctRows(table, open, all, order, ends);
   const fitting = readKeys(table, sets, most).filter((keys): keys is Keys => {
     if (keys === null || keys.names.length < 2) return false;
+    if (shared && isText(keys.columns)) return splitsRuns(keys.ids, distinct.order, distinct.ends);
     return shared ? splitsRuns(keys.ids, order, ends) : splitsEvenly(keys, all, whole !== null);
   });
   // Words before numbers, one column before two, few keys before many.
   const rank = (keys: Keys): number =>
     (isText(keys.columns) ? 0 : 1e6) + 1e4 * keys.columns.length + keys.names.length;
   return fitting.sort((a, b) => rank(a) - rank(b))[0] ?? null;
+}
+
+/** Leaves out rows that repeat an earlier one of their time in all columns; `ends` are those of runs of one time. */
+function distinctRows(
+  table: Table,
+  open: readonly number[],
+  { values }: Rows,
+  order: Uint32Array,
+  ends: Uint32Array,
+): { order: Uint32Array; ends: Uint32Array } {
+  if (ends.length === order.length) return { order, ends };
+  const { ids } = readKeys(table, [open], Number.POSITIVE_INFINITY)[0]!;
+  const kept = new Uint32Array(order.length);
+  let count = 0;
+  const keptEnds = ends.map((end, run) => {
+    const first = new Map<number, number>();
+    for (const row of order.subarray(run === 0 ? 0 : ends[run - 1]!, end)) {
+      const earlier = first.get(ids[row]!);
+      if (earlier === undefined) first.set(ids[row]!, row);
+      else if (values.every((column) => Object.is(column[row], column[earlier]))) continue;
+      kept[count++] = row;
+    }
+    return count;
+  });
+  return { order: kept.subarray(0, count), ends: keptEnds };
 }
 
 /** Returns true if rows of equal time have different keys, in nearly all times with several rows. */
@@ -289,7 +317,7 @@ function splitsRuns(ids: Int32Array, order: Uint32Array, ends: Uint32Array): boo
     for (let i = start; i < ends[run]!; i++) seen.add(ids[order[i]!]!);
     if (seen.size === ends[run]! - start) split++;
   }
-  return split >= 0.99 * several;
+  return several >= MIXED * ends.length && split >= 0.99 * several;
 }
 
 /** Returns true if more samples are missing than there are, as between two series that alternate. */

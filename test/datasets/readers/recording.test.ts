@@ -207,6 +207,20 @@ describe('several rows of one time', () => {
     expect(values(read(long, { key: 'host,metric', select: 'b / mem' }))).toEqual([10, 11, 12, 13]);
   });
 
+  it('are told apart where rows are repeated, too', () => {
+    const rows = HOSTS.trimEnd().split('\n');
+    const repeated = `${[...rows, ...rows.slice(3, 7)].join('\n')}\n`;
+    expect(failure(repeated).message).toContain('2 series in one file, separated by column "host"');
+    expect(note(read(repeated, { select: 'db' }), 'duplicates')).toContain('repeated rows were dropped');
+    const levels = Array.from({ length: 40 }, (_, i) => `${minutes(i >> 1)},${i < 4 ? 5 : 300 + i}`);
+    expect(read(`time,v\n${levels.join('\n')}\n`).key).toBeNull();
+    const twice = Array.from(
+      { length: 12 },
+      (_, i) => `${minutes(i >> 1)},${i < 6 ? 'on' : 'off'},${i >> 1}`,
+    );
+    expect(values(read(`time,state,v\n${twice.join('\n')}\n`))).toEqual([0, 1, 2, 3, 4, 5]);
+  });
+
   it('of two hosts that report at different seconds are series, too', () => {
     const rows = Array.from(
       { length: 10 },
