@@ -20,7 +20,7 @@ import { Column, NUMBER } from './record.ts';
 
 /** Unit and origin of the numbers of a time column. */
 interface NumberForm {
-  readonly what: 'epoch' | 'compact' | 'excel' | 'year' | 'decimal-year' | 'elapsed' | 'index';
+  readonly what: 'epoch' | 'compact' | 'excel' | 'day' | 'year' | 'decimal-year' | 'elapsed' | 'index';
   /** Milliseconds per unit; samples per year for decimal years. */
   readonly unit: number;
   readonly name: string;
@@ -72,6 +72,25 @@ const epochOf = (number: number) =>
   EPOCHS.find(([unit]) => number * unit >= EARLIEST && number * unit <= LATEST);
 /** 1 January 1970 in the day count of spreadsheets. */
 const EXCEL_EPOCH = 25_569;
+/** Days since 1970 up to 2030; spreadsheets count those from 20 000 on as 1954 to 1960. */
+const LAST_DAY = 22_280;
+
+/**
+ * Returns true for days or weeks since 1970, as R counts dates: from 1980, or from 1950 if before 1970. Smaller numbers may count
+ * from anywhere.
+ */
+function countsDays(numbers: readonly number[]): boolean {
+  const days = [...new Set(numbers)].sort((a, b) => a - b);
+  const [low, high] = [days[0]!, days.at(-1)!];
+  if (low * DAY < Date.UTC(1950, 0, 1) || (low >= 0 && low * DAY < EARLIEST) || high > LAST_DAY) return false;
+  const steps = days.slice(1).map((day, i) => day - days[i]!);
+  const step = Math.min(...steps);
+  return (
+    (step === 1 || step === 7) &&
+    steps.every((length) => length % step === 0) &&
+    steps.filter((length) => length === step).length >= 0.75 * steps.length
+  );
+}
 
 /** First and last year that a number names. */
 const YEARS = [1500, 2200] as const;
@@ -172,6 +191,8 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
   const minutes = (days: number): boolean => Math.abs(days * 1440 - Math.round(days * 1440)) < 0.02;
   const long = cells.some((cell) => /\.\d{4}/.test(cell));
   const clocks = named && long && low >= 36_526 && high <= 55_000 && numbers.every(minutes);
+  if (DATE.test(name) && whole && countsDays(numbers))
+    return { what: 'day', unit: DAY, name: 'days since 1970-01-01' };
   if (clocks || (DATE.test(name) && low >= 20_000 && high <= 80_000))
     return { what: 'excel', unit: DAY, name: 'days since 1899-12-30' };
   const rows = byOne && (low === 0 || low === 1) && (numbers.length > 2 || header === '');
@@ -233,7 +254,7 @@ export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
   const compact = forms.findIndex((form) => form?.what === 'compact');
   if (compact >= 0 && clock >= 0) return planOf(columns, [compact, clock]);
   if (clock >= 0) return planOf(columns, [clock]);
-  const byRank = (['epoch', 'compact', 'excel', 'year', 'decimal-year', 'elapsed', 'index'] as const)
+  const byRank = (['epoch', 'compact', 'excel', 'day', 'year', 'decimal-year', 'elapsed', 'index'] as const)
     .map((what) => forms.findIndex((form) => form?.what === what))
     .find((i) => i >= 0);
   // The only column of a file is its values.
@@ -484,11 +505,12 @@ export class TimeColumn {
       }
       return { ...calendar, zone: tz ?? 'UTC', clockZone: 'UTC' };
     }
-    if (number.what === 'excel') {
-      notes.push({
-        kind: 'excel-date',
-        text: `Column ${name} is read as spreadsheet dates (days since 1899-12-30).`,
-      });
+    if (number.what === 'excel' || number.what === 'day') {
+      notes.push(
+        number.what === 'excel'
+          ? { kind: 'excel-date', text: `Column ${name} is read as spreadsheet dates (${number.name}).` }
+          : { kind: 'day-number', text: `Column ${name} is read as ${number.name}, as R counts dates.` },
+      );
       if (tz !== null) this.#localize(time, offset, tz, notes);
       return { ...calendar, zone: tz };
     }

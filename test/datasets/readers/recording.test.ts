@@ -440,6 +440,19 @@ describe('the time', () => {
     expect(read(`time,v\n${rows(4000)}\n`)).toMatchObject({ origin: 'start', step: 250 });
   });
 
+  it('as R counts days is one where it is as late as that, and days or weeks apart', () => {
+    const days = (first: number, steps: readonly number[], header = 'Date'): string =>
+      `${header},v\n${[0, ...steps].map((_, i) => `${steps.slice(0, i).reduce((a, b) => a + b, first)},${i * i}`).join('\n')}\n`;
+    const r = read(days(11344, [1, 1, 1, 3, 1]));
+    expect(times(r).slice(0, 2)).toEqual(['2001-01-22', '2001-01-23']);
+    expect(note(r, 'day-number')).toBe('Column "Date" is read as days since 1970-01-01, as R counts dates.');
+    expect(times(read(days(20_089, [7, 7, 7, 7])))).toContain('2025-01-08');
+    expect(times(read(days(-7, [7, 7, 7, 7])))[0]).toBe('1969-12-25');
+    expect(read(days(1, [1, 1, 1, 1], 'day')).time).toBeNull();
+    expect(codes(read(days(45_352, [1, 1, 1, 1])))).toContain('excel-date');
+    expect(codes(read(days(11_344, [5, 9, 11, 3])))).toContain('elapsed');
+  });
+
   it('elapsed is counted from the beginning, in the unit of the header', () => {
     const r = read('time_ms,v\n0,1\n500,2\n1000,4\n1500,3\n');
     expect(times(r)).toEqual(['0:00:00.000', '0:00:00.500', '0:00:01.000', '0:00:01.500']);
