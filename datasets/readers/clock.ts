@@ -168,12 +168,16 @@ const DATES: readonly DateForm[] = [
     date: ([, year, month, day]) => midnight(Number(year), Number(month), Number(day)),
   },
   {
-    pattern: /(\d{4})[-/](\d{1,2})$/y,
+    pattern: /(\d{4})(?:[-/]|[- ]?M)(\d{1,2})$/iy,
     date: ([, year, month]) => midnight(Number(year), Number(month), 1),
   },
   {
     pattern: /(\p{L}{3,10})\.?[- ]'?(\d{4}|\d{2})$/iuy,
     date: ([, month, year]) => midnight(fullYear(year!), monthOf(month), 1),
+  },
+  {
+    pattern: /(\d{4})[-/ ]?(\p{L}{3,10})\.?$/iuy,
+    date: ([, year, month]) => midnight(Number(year), monthOf(month), 1),
   },
   {
     pattern: /(\d{4})[- ]?Q([1-4])$/iy,
@@ -183,7 +187,7 @@ const DATES: readonly DateForm[] = [
     pattern: /Q([1-4])[- /](\d{4})$/iy,
     date: ([, quarter, year]) => midnight(Number(year), 3 * Number(quarter) - 2, 1),
   },
-  { pattern: /(\d{4})-?W(\d{2})$/iy, date: ([, year, week]) => monday(Number(year), Number(week)) },
+  { pattern: /(\d{4})[- ]?W(\d{2})$/iy, date: ([, year, week]) => monday(Number(year), Number(week)) },
   {
     pattern: /(\d{4})-?W(\d{2})-?([1-7])$/iy,
     date: ([, year, week, day]) => monday(Number(year), Number(week)) + (Number(day) - 1) * DAY,
@@ -192,7 +196,8 @@ const DATES: readonly DateForm[] = [
 
 /**
  * Reads one time stamp: ISO 8601 with T or blank, `2024/03/01`, `1.3.2024`, `03/04/2024` (day first, and month first beside it),
- * `1 Mar 2024`, `March 1, 2024`, `Fri Mar  1 14:05:00 UTC 2024`, `[01/Mar/2024:14:05:00 +0100]`, `Mar  1 14:05:00` (without a year), `20240301T1405`, `2024-03`, `Mar 2024`, `2024-Q1`, `2024-W09`, each
+ * `1 Mar 2024`, `March 1, 2024`, `Fri Mar  1 14:05:00 UTC 2024`, `[01/Mar/2024:14:05:00 +0100]`, `Mar  1 14:05:00` (without a year), `20240301T1405`, `2024-03`, `2024M03`, `Mar 2024`, `2024-Mar`, `2024-Q1`,
+ * `2024-W09`, each
  * with or without a clock (`14:05`, `14:05:30.25`, `2:05 PM`) and a zone (`Z`, `+02:00`, `+0200`, `UTC`, `CET`); or a clock alone.
  * Years of two digits are those from 1970 to 2069.
  * @returns null for any other text, and for dates and clocks that do not exist
@@ -275,8 +280,16 @@ export function nearestYear(wall: number, reference: number): number {
   );
 }
 
-/** `20240301`, `202403011405` or `20240301140530` in ms since 1970; NaN for any other text. */
-export function parseCompact(cell: string): number {
+/**
+ * Returns the ms since 1970 of `20240301`, `202403011405` or `20240301140530`; of months such as `202403` or `03/2024`, and of ISO weeks
+ * such as `202409` or `09/2024`; NaN for any other text.
+ */
+export function parseCompact(cell: string, unit = 'dates'): number {
+  if (unit !== 'dates') {
+    const [, year, part, first, last] = /^(\d{4})(\d{2})$|^(\d{1,2})[-/](\d{4})$/.exec(cell) ?? [];
+    const [number, of] = [Number(part ?? first), Number(year ?? last)];
+    return unit === 'weeks' ? monday(of, number) : midnight(of, number, 1);
+  }
   if (!/^\d{8}(?:\d{4}(?:\d{2})?)?$/.test(cell)) return Number.NaN;
   const date = midnight(Number(cell.slice(0, 4)), two(cell, 4), two(cell, 6));
   if (cell.length === 8) return date;

@@ -13,6 +13,7 @@ import { Column, MOST_CHANNELS, stem } from './record.ts';
 import { decodeText } from './text-encoding.ts';
 import {
   findTime,
+  isCalendarName,
   isTimeName,
   planOf,
   type ReadTimes,
@@ -255,7 +256,9 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   if (walk.cut > 0)
     notes.push({ kind: 'cut', text: `The last line (${walk.cut}) is incomplete and was left out.` });
   const unread =
-    plan === null ? columns.find(({ header, survey }) => isTimeName(header) && survey.unread > 0) : undefined;
+    times === null || times.ordinal
+      ? columns.find(({ header, survey }) => isCalendarName(header) && survey.unread > 0)
+      : undefined;
   if (unread !== undefined) {
     notes.push({
       kind: 'no-time',

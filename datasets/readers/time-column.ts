@@ -45,6 +45,12 @@ const NAMES =
   /^[@_]?(?:times?|timestamps?|time[_ ]?stamp|dates?|date[_ ]?time|ds|dt|ts|t|epoch|unix|created[_ ]?at|seconds?|secs?)(?:[^a-z].*)?$/i;
 const INDEX = /^(?:index|idx|steps?|t|n|no|nr|#|row|id|sample|unnamed: 0)?$/i;
 const DATE = /(?:^|[^a-z])(?:date|datum|fecha|day|tag)(?:[^a-z]|$)/i;
+const WEEK = /week|yyyyww|(?:^|[^a-z])(?:wk|kw|woche|semaine|semana)(?:[^a-z]|$)/i;
+const MONTH =
+  /month|monat|yyyymm|(?:^|[^a-z])(?:ym|mois|mes|periode?|date|datum|fecha|time|ds|t|index)(?:[^a-z]|$)/i;
+/** Headers of calendar units whose texts may be times. */
+const CALENDAR =
+  /(?:^|[^a-z])(?:years?|quarters?|qtr|months?|weeks?|days?|periods?|year(?:mon|month|qtr|week))(?:[^a-z]|$)/i;
 const YEAR = /(?:^|[^a-z])(?:years?|yr|jahr|ann[eé]e|date|time|period)(?:[^a-z]|$)/i;
 /** Headers of whole hours beside dates. */
 const HOURS = /^(?:hr|hours?|h|stunde|time|uhrzeit)$/i;
@@ -94,6 +100,7 @@ function countsDays(numbers: readonly number[]): boolean {
 
 /** First and last year that a number names. */
 const YEARS = [1500, 2200] as const;
+const yearOf = (ms: number): number => new Date(ms).getUTCFullYear();
 const namesYear = (year: number): boolean => year >= YEARS[0] && year < YEARS[1] + 1;
 /** Samples per year of common series: years, months, weeks, trading days, days. */
 const PER_YEAR = [1, 2, 3, 4, 6, 12, 13, 24, 26, 48, 52, 365.25 / 7, 252, 260, 261, 365, 365.25, 366];
@@ -159,6 +166,11 @@ function risesEvenly(numbers: readonly number[]): boolean {
 function numberForm(column: SampledColumn, index: number, meant = false): NumberForm | null {
   const { header } = column;
   const filled = column.cells.filter((cell) => cell !== '');
+  const unnamed = index === 0 && !header;
+  const period = WEEK.test(header ?? '') ? 'weeks' : unnamed || MONTH.test(header ?? '') ? 'months' : null;
+  const isPeriod = (cell: string): boolean => namesYear(yearOf(parseCompact(cell, period!)));
+  if (period !== null && filled.length > 0 && filled.every(isPeriod))
+    return { what: 'compact', unit: 1, name: period };
   const cells = filled.filter((cell) => NUMBER.test(cell));
   if (cells.length === 0 || 2 * cells.length <= filled.length) return null;
   const numbers = cells.map(Number);
@@ -167,7 +179,6 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
   const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
   const whole = numbers.every(Number.isInteger);
   // Without a header only the first column, and only numbers that hardly are anything else.
-  const unnamed = index === 0 && name === '';
   if (named || unnamed) {
     if (cells.every((cell) => !Number.isNaN(parseCompact(cell))))
       return { what: 'compact', unit: 1, name: 'dates' };
@@ -237,6 +248,10 @@ const hourOf = (cell: string): number =>
 
 export const isTimeName = (header: string | null): boolean =>
   header !== null && header !== '' && (NAMES.test(header) || WORDS.test(header));
+
+/** Returns true for headers of times and of calendar units, such as weeks. */
+export const isCalendarName = (header: string | null): boolean =>
+  isTimeName(header) || CALENDAR.test(header ?? '');
 
 /**
  * Columns that hold the time. The first of dates with a clock; else the first of dates, joined with the first of clocks, or
@@ -340,7 +355,7 @@ export class TimeColumn {
     const cell = records.field(columns[0]);
     if (columns.length === 2) {
       const date = number?.what === 'compact' ? null : parseStamp(cell);
-      const wall = date === null ? parseCompact(cell) : date.wall;
+      const wall = date === null ? parseCompact(cell, number?.name) : date.wall;
       const monthFirst = date === null ? wall : date.monthFirst;
       if (Number.isNaN(wall) && Number.isNaN(monthFirst)) throw this.#wrong(records, 0, cell);
       const second = records.field(columns[1]);
@@ -356,7 +371,11 @@ export class TimeColumn {
     }
     if (number !== null) {
       const value =
-        number.what === 'compact' ? parseCompact(cell) : NUMBER.test(cell) ? Number(cell) : Number.NaN;
+        number.what === 'compact'
+          ? parseCompact(cell, number.name)
+          : NUMBER.test(cell)
+            ? Number(cell)
+            : Number.NaN;
       let ms = value * number.unit;
       if (number.what === 'year') ms = Date.UTC(value, 0, 1);
       if (number.what === 'decimal-year') ms = value; // converted once all are known
@@ -427,6 +446,11 @@ export class TimeColumn {
     const { number } = this.#plan;
     const offset = this.#offset.take();
     const time = this.#dates(this.#wall.take(), file, notes);
+    if (number?.what === 'compact' && number.name !== 'dates')
+      notes.push({
+        kind: 'period',
+        text: `Column ${show(this.#plan.names[0]!)} is read as ${number.name}, written like ${show(this.#example?.cell ?? '')}.`,
+      });
     if (number !== null && number.what !== 'compact') return this.#numbers(time, offset, number, tz, notes);
     if (!this.#dated && number === null) {
       const days = rollOver(time);

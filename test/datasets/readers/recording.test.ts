@@ -288,6 +288,12 @@ describe('the time', () => {
       ['2024-01-01', '2024-02-01', '2024-03-01', '2024-04-01'],
       null,
     ],
+    [
+      'months as one word',
+      ['1920M01', '1920M02', '1920M03'],
+      ['1920-01-01', '1920-02-01', '1920-03-01'],
+      null,
+    ],
     ['years', ['1899', '1900', '1901'], ['1899', '1900', '1901'], null],
     ['figures alone', ['20240229', '20240301', '20240302'], ['2024-02-29', '2024-03-01', '2024-03-02'], null],
     [
@@ -375,6 +381,7 @@ describe('the time', () => {
   it('that cannot be read is said to be missing', () => {
     const r = read('time,v\nMar  1 noon 01,5\nMar  1 noon 02,7\n');
     expect(r.time).toBeNull();
+    expect(note(read('n,week,v\n0,no 1,5\n1,no 2,7\n'), 'no-time')).toContain('Column "week" is not read');
     expect(note(r, 'no-time')).toContain(
       'Column "time" is not read as time: "Mar  1 noon 01" is no known date or clock time',
     );
@@ -451,6 +458,23 @@ describe('the time', () => {
     expect(read(days(1, [1, 1, 1, 1], 'day')).time).toBeNull();
     expect(codes(read(days(45_352, [1, 1, 1, 1])))).toContain('excel-date');
     expect(codes(read(days(11_344, [5, 9, 11, 3])))).toContain('elapsed');
+  });
+
+  it.each<[string, string[], string[], string]>([
+    ['month', ['192011', '192012', '192101'], ['1920-11-01', '1920-12-01', '1921-01-01'], 'months'],
+    ['yyyymm', ['192011', '192012', '192101'], ['1920-11-01', '1920-12-01', '1921-01-01'], 'months'],
+    ['Date', ['11/1920', '12/1920', '01/1921'], ['1920-11-01', '1920-12-01', '1921-01-01'], 'months'],
+    ['week', ['200151', '200152', '200201'], ['2001-12-17', '2001-12-24', '2001-12-31'], 'weeks'],
+    ['week', ['51/2001', '52/2001', '01/2002'], ['2001-12-17', '2001-12-24', '2001-12-31'], 'weeks'],
+  ])('of a %s in figures is read: %s', (header, cells, expected, unit) => {
+    const r = read(four(cells, header));
+    expect(times(r)).toEqual(expected);
+    expect(note(r, 'period')).toBe(`Column "${header}" is read as ${unit}, written like "${cells[0]}".`);
+  });
+
+  it('in figures of no month is no month', () => {
+    expect(codes(read(four(['192012', '192013', '192014'])))).toContain('elapsed');
+    expect(read(four(['192001', '192002', '192003'], 'load')).columns).toHaveLength(2);
   });
 
   it('elapsed is counted from the beginning, in the unit of the header', () => {
