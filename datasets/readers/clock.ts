@@ -79,7 +79,7 @@ const YEARLESS = 2000;
 const MONTH_DAYS = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /** Ms since 1970 of midnight; NaN for a date that no calendar has, or before the year 1000. */
-function midnight(year: number, month: number, day: number): number {
+export function midnight(year: number, month: number, day: number): number {
   if (!(year >= 1000 && month >= 1 && month <= 12 && day >= 1 && day <= MONTH_DAYS[month - 1]!))
     return Number.NaN;
   if (day === 29 && month === 2 && (year % 4 !== 0 || (year % 100 === 0 && year % 400 !== 0)))
@@ -122,10 +122,11 @@ const fullYear = (text: string): number => {
   return text.length === 4 ? year : year + (year < 70 ? 2000 : 1900);
 };
 
-const monthOf = (name: string | undefined): number => MONTHS.get(name?.toLowerCase() ?? '') ?? Number.NaN;
+export const monthOf = (name: string | undefined): number =>
+  MONTHS.get(name?.toLowerCase() ?? '') ?? Number.NaN;
 
 /** Midnight of the Monday of a week by ISO 8601: 4 January is in the first one. */
-function monday(year: number, week: number): number {
+export function monday(year: number, week: number): number {
   const fourth = midnight(year, 1, 4);
   return week >= 1 && week <= 53
     ? fourth - ((new Date(fourth).getUTCDay() + 6) % 7) * DAY + (week - 1) * 7 * DAY

@@ -17,6 +17,7 @@ import {
 } from './recording-table.ts';
 import { mergeRows, type Rows, runsOf, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { countsTime } from './time-column.ts';
+import { datePartColumns } from './time-parts.ts';
 
 /** Maximum number of value columns unless they are named, of one series or of several side by side. */
 export const MOST_COLUMNS = 1000;
@@ -32,6 +33,7 @@ export function valueColumns(
   table: Table,
   wanted: readonly (string | number)[] | undefined,
   keys: readonly number[],
+  notes: Note[],
 ): number[] {
   const { columns, file, timeColumns: taken, times } = table;
   if (wanted !== undefined) {
@@ -43,8 +45,18 @@ export function valueColumns(
   );
   // Fields beside labels are values, whatever their name.
   const mayCount = (times !== null || numeric.length > 1) && !table.rewritten?.labels.length;
-  const left = numeric.filter((i) => !mayCount || !countsTime(columns[i]!, i));
+  const parts = datePartColumns(columns);
+  const left = numeric.filter((i) => !mayCount || !(countsTime(columns[i]!, i) || parts.includes(i)));
   const chosen = left.length > 0 ? left : numeric;
+  const leftOut = parts.filter((i) => numeric.includes(i) && !chosen.includes(i));
+  if (leftOut.length > 0) {
+    const names = listed(leftOut.map((i) => columns[i]!));
+    const untimed = times === null || times.ordinal;
+    notes.push({
+      kind: 'date-parts',
+      text: `Parts of dates are not judged: ${names}${untimed ? '; they give no time together, so the samples are numbered' : ''}. --column judges the columns that it names.`,
+    });
+  }
   if (chosen.length === 0 && table.rewritten?.form === 'JSON lines')
     throw new DataError(
       `JSON lines without numbers beside the time, with the keys ${listed(columns)}; events have to be counted first, for example those of each minute`,

@@ -23,7 +23,7 @@ import {
 } from './time-column.ts';
 
 export interface TableOptions {
-  /** Time column, or two of them as `date,clock`. */
+  /** Time column, or several as `date,clock` or `year,month,day`. */
   readonly time?: string | number | undefined;
   /** Zone of stamps without one, in which times are also shown: an IANA name, `UTC`, or `+02:00`. */
   readonly tz?: string | undefined;
@@ -306,17 +306,16 @@ export function laterRows(table: Table, given: string): Table {
   return { ...table, text, layout, lines, times: clock?.finish(lines, file, tz) ?? null, notes };
 }
 
-/** Indices of the named time column, or of two as `date,clock`. */
+/** Indices of the named time column, or of several as `date,clock`. */
 function timeColumns(
   columns: readonly TableColumn[],
   wanted: string | number,
   file: string,
-): readonly [number] | readonly [number, number] {
+): readonly number[] {
   const parts = String(wanted).split(',');
   const whole = columns.some(({ name }) => name.toLowerCase() === String(wanted).toLowerCase());
-  if (parts.length !== 2 || whole) return [chosenColumn(columns, wanted, file, '--time')];
-  const [date, clock] = parts.map((part) => chosenColumn(columns, part.trim(), file, '--time'));
-  return [date!, clock!];
+  if (parts.length === 1 || whole) return [chosenColumn(columns, wanted, file, '--time')];
+  return parts.map((part) => chosenColumn(columns, part.trim(), file, '--time'));
 }
 
 export const isTruth = ({ survey }: TableColumn): boolean =>

@@ -249,8 +249,8 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   const asked = options.key === undefined ? own : keyColumns(columns, options.key, file);
   if (asked.length === 0 && options.select !== undefined && options.select !== ALL && times === null)
     throw new ConfigError(`--select ${options.select}: name the column with --key`);
-  const chosen = valueColumns(table, options.columns, [...asked, ...labels]);
   const notes = [...table.notes];
+  const chosen = valueColumns(table, options.columns, [...asked, ...labels], notes);
   const values = readValues(table, chosen, notes);
   const all: Rows = { time: times?.time ?? new Float64Array(lines.length), values, lines };
   const keys =

@@ -1,9 +1,10 @@
 /** Time columns of a table: detection, formats, and the instants they name. */
-import { DataError } from '../../src/ground/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
 import { plural } from '../../src/ground/numbers.ts';
 import {
   DAY,
+  formatTime,
   HOUR,
   instantsOf,
   MINUTE,
@@ -17,6 +18,7 @@ import {
 import type { CsvRecords } from './csv-records.ts';
 import type { Note } from './quality.ts';
 import { Column, NUMBER } from './record.ts';
+import { findParts, holdsPart, joinParts, type Part, readPart } from './time-parts.ts';
 
 /** Unit and origin of the numbers of a time column. */
 interface NumberForm {
@@ -27,9 +29,11 @@ interface NumberForm {
 }
 
 export interface TimePlan {
-  /** Indices of one column, or of one of dates and one of clocks. */
-  readonly columns: readonly [number] | readonly [number, number];
+  /** Indices of one column, of one of dates and one of clocks, or of parts of the time. */
+  readonly columns: readonly number[];
   readonly names: readonly string[];
+  /** Meaning of each of several columns; empty for one. */
+  readonly parts: readonly ('date' | Part)[];
   /** Null for time stamps in text form. */
   readonly number: NumberForm | null;
 }
@@ -52,8 +56,6 @@ const MONTH =
 const CALENDAR =
   /(?:^|[^a-z])(?:years?|quarters?|qtr|months?|weeks?|days?|periods?|year(?:mon|month|qtr|week))(?:[^a-z]|$)/i;
 const YEAR = /(?:^|[^a-z])(?:years?|yr|jahr|ann[eé]e|date|time|period)(?:[^a-z]|$)/i;
-/** Headers of whole hours beside dates. */
-const HOURS = /^(?:hr|hours?|h|stunde|time|uhrzeit)$/i;
 /** Headers that name a unit of elapsed time. */
 const SHORT_UNIT =
   /(?:^|[^a-z])(?:[nmuµ]?s|m?secs?|(?:nano|micro|milli)?seconds?|mins?|minutes?|h|hrs?|hours?|d|days?|epoch|unix)[^a-z]*$/i;
@@ -235,16 +237,8 @@ function kindOfCells(cells: readonly string[]): Kind {
   return counts.date > 0 ? 'date' : 'clock';
 }
 
-/** Returns true if a column holds the hours of dates that occur several times each. */
-function holdsHours({ header, cells }: SampledColumn, dates: SampledColumn): boolean {
-  if (header === null || !HOURS.test(header) || new Set(dates.cells).size === dates.cells.length)
-    return false;
-  return cells.every((cell) => !Number.isNaN(hourOf(cell)));
-}
-
-/** Ms since midnight of a whole hour from 0 to 24; NaN for any other text. */
-const hourOf = (cell: string): number =>
-  /^\d{1,2}$/.test(cell) && Number(cell) <= 24 ? Number(cell) * HOUR : Number.NaN;
+const isHours = (cells: readonly string[]): boolean =>
+  cells.every((cell) => cell === '' || !Number.isNaN(readPart(cell, 'hour')));
 
 export const isTimeName = (header: string | null): boolean =>
   header !== null && header !== '' && (NAMES.test(header) || WORDS.test(header));
@@ -261,13 +255,21 @@ export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
   const kinds = columns.map(({ cells }) => kindOfCells(cells));
   const [stamp, date, clock] = [kinds.indexOf('stamp'), kinds.indexOf('date'), kinds.indexOf('clock')];
   if (stamp >= 0) return planOf(columns, [stamp]);
-  if (date >= 0) {
-    const second = clock >= 0 ? clock : columns.findIndex((column) => holdsHours(column, columns[date]!));
-    return planOf(columns, second >= 0 ? [date, second] : [date]);
-  }
+  const withClock = (day: number): TimePlan => {
+    const repeats = new Set(columns[day]!.cells).size < columns[day]!.cells.length;
+    const holdsClock = (column: SampledColumn): boolean =>
+      holdsPart(column, 'hour') || holdsPart(column, 'clock');
+    const second = clock < 0 && repeats ? columns.findIndex(holdsClock) : clock;
+    return planOf(columns, second >= 0 ? [day, second] : [day]);
+  };
+  if (date >= 0) return withClock(date);
   const forms = columns.map((column, i) => numberForm(column, i));
   const compact = forms.findIndex((form) => form?.what === 'compact');
-  if (compact >= 0 && clock >= 0) return planOf(columns, [compact, clock]);
+  if (compact >= 0 && (clock >= 0 || !forms.some((form) => form?.what === 'epoch')))
+    return withClock(compact);
+  const isDated = forms.some((form) => ['epoch', 'compact', 'excel', 'day'].includes(form?.what ?? ''));
+  const parts = isDated ? null : findParts(columns);
+  if (parts !== null) return planOf(columns, [...parts.values()]);
   if (clock >= 0) return planOf(columns, [clock]);
   const byRank = (['epoch', 'compact', 'excel', 'day', 'year', 'decimal-year', 'elapsed', 'index'] as const)
     .map((what) => forms.findIndex((form) => form?.what === what))
@@ -276,15 +278,32 @@ export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
   return byRank === undefined || columns.length === 1 ? null : planOf(columns, [byRank]);
 }
 
-/** Format of time columns. @param meant true where the user named them */
+/**
+ * Format of time columns.
+ * @param meant true where the user named them
+ * @throws ConfigError for several columns that give no time together
+ */
 export function planOf(
   columns: readonly SampledColumn[],
-  chosen: readonly [number] | readonly [number, number],
+  chosen: readonly number[],
   meant = false,
 ): TimePlan {
-  const first = columns[chosen[0]]!;
-  const number = kindOfCells(first.cells) === 'none' ? numberForm(first, chosen[0], meant) : null;
-  return { columns: chosen, names: chosen.map((i) => columns[i]!.name), number };
+  const first = columns[chosen[0]!]!;
+  const names = chosen.map((i) => columns[i]!.name);
+  const parts = chosen.length > 1 ? findParts(chosen.map((i) => columns[i]!)) : null;
+  if (parts !== null && parts.size === chosen.length) {
+    const indices = [...parts.values()].map((k) => chosen[k]!);
+    const ordered = indices.map((i) => columns[i]!.name);
+    return { columns: indices, names: ordered, number: null, parts: [...parts.keys()] };
+  }
+  const number = kindOfCells(first.cells) === 'none' ? numberForm(first, chosen[0]!, meant) : null;
+  if (chosen.length === 1) return { columns: chosen, names, number, parts: [] };
+  const { cells } = columns[chosen[1]!]!;
+  if (chosen.length > 2 || (number !== null && number.what !== 'compact'))
+    throw new ConfigError(
+      `--time ${names.join(',')}: these columns give no time together; name one column, a date and a clock as date,clock, or a year and parts of it as year,month,day,hour,minute,second (or year,quarter; year,week; year,doy), each under such a name`,
+    );
+  return { columns: chosen, names, number, parts: ['date', isHours(cells) ? 'hour' : 'clock'] };
 }
 
 /** Returns true for numbers that may be time; beside a time column they are no values. */
@@ -351,24 +370,12 @@ export class TimeColumn {
 
   /** @throws DataError with line and column for a cell that is no time */
   add(records: CsvRecords): void {
-    const { columns, number } = this.#plan;
-    const cell = records.field(columns[0]);
-    if (columns.length === 2) {
-      const date = number?.what === 'compact' ? null : parseStamp(cell);
-      const wall = date === null ? parseCompact(cell, number?.name) : date.wall;
-      const monthFirst = date === null ? wall : date.monthFirst;
-      if (Number.isNaN(wall) && Number.isNaN(monthFirst)) throw this.#wrong(records, 0, cell);
-      const second = records.field(columns[1]);
-      const clock = parseStamp(second);
-      const ofDay = clock === null ? hourOf(second) : clock.date ? Number.NaN : clock.wall;
-      if (Number.isNaN(ofDay)) throw this.#wrong(records, 1, second);
-      const zones = [date?.offset, clock?.offset].filter(
-        (offset) => offset !== undefined && !Number.isNaN(offset),
-      );
-      this.#dated = true;
-      this.#push(wall + ofDay, monthFirst + ofDay, zones[0] ?? Number.NaN, cell, records);
+    const { columns, parts, number } = this.#plan;
+    if (parts.length > 0) {
+      this.#join(records);
       return;
     }
+    const cell = records.field(columns[0]!);
     if (number !== null) {
       const value =
         number.what === 'compact'
@@ -400,6 +407,36 @@ export class TimeColumn {
     this.#push(stamp.wall, stamp.monthFirst, stamp.offset, cell, records);
   }
 
+  /** Adds the time that several columns give together. */
+  #join(records: CsvRecords): void {
+    const { columns, parts, number } = this.#plan;
+    const cells = columns.map((i) => records.field(i));
+    const values = new Map<Part, number>();
+    let [wall, monthFirst, offset] = [0, 0, Number.NaN];
+    for (const [k, part] of parts.entries()) {
+      const cell = cells[k]!;
+      const isStamp = part === 'clock' || (part === 'date' && number === null);
+      const stamp = isStamp ? parseStamp(cell) : null;
+      if (Number.isNaN(offset)) offset = stamp?.offset ?? Number.NaN;
+      if (part === 'date') {
+        wall = stamp?.wall ?? parseCompact(cell, number?.name);
+        monthFirst = stamp?.monthFirst ?? wall;
+        if (Number.isNaN(wall) && Number.isNaN(monthFirst)) throw this.#wrong(records, k, cell);
+        continue;
+      }
+      const value = stamp === null ? readPart(cell, part) : stamp.date ? Number.NaN : stamp.wall;
+      if (Number.isNaN(value)) throw this.#wrong(records, k, cell);
+      values.set(part, value);
+    }
+    const joined = joinParts(values);
+    if (Number.isNaN(joined)) {
+      const day = parts.findLastIndex((part) => part === 'day' || part === 'yday' || part === 'week');
+      throw this.#wrong(records, day, cells[day]!);
+    }
+    this.#dated = true;
+    this.#push(wall + joined, monthFirst + joined, offset, cells[0]!, records);
+  }
+
   #push(wall: number, monthFirst: number, offset: number, cell: string, records: CsvRecords): void {
     this.#example ??= { cell, line: records.line };
     if (this.#monthFirst === null && wall !== monthFirst) {
@@ -412,20 +449,21 @@ export class TimeColumn {
     this.#monthFirst?.push(monthFirst);
   }
 
-  #wrong(records: CsvRecords, part: 0 | 1, cell: string): DataError {
-    const { columns, names, number } = this.#plan;
+  #wrong(records: CsvRecords, at: number, cell: string): DataError {
+    const { columns, names, number, parts } = this.#plan;
     const what = cell === '' ? 'empty cell' : show(cell);
     const example = this.#example;
-    const like =
-      part === 1
-        ? ' such as 14:05'
-        : example === null
-          ? ''
-          : ` written like ${show(example.cell)} of line ${example.line}`;
-    const noun = part === 1 ? 'time of day' : number !== null ? `number of ${number.name}` : 'time';
+    const like = example === null ? '' : ` written like ${show(example.cell)} of line ${example.line}`;
+    const part = parts[at] ?? 'date';
+    const noun =
+      part === 'clock'
+        ? 'time of day such as 14:05'
+        : part !== 'date'
+          ? `${part === 'yday' ? 'day of the year' : part} in figures`
+          : `${number !== null ? `number of ${number.name}` : 'time'}${like}`;
     return new DataError(
-      `${what} in the time column ${show(names[part]!)}; expected a ${noun}${like}; correct the cell or remove the row`,
-      records.place(columns[part]!),
+      `${what} in the time column ${show(names[at]!)}; expected a ${noun}; correct the cell or remove the row`,
+      records.place(columns[at]!),
     );
   }
 
@@ -446,6 +484,12 @@ export class TimeColumn {
     const { number } = this.#plan;
     const offset = this.#offset.take();
     const time = this.#dates(this.#wall.take(), file, notes);
+    const { names, parts } = this.#plan;
+    if (parts.includes('year') && time.length > 0)
+      notes.push({
+        kind: 'time-columns',
+        text: `Columns ${names.map(show).join(', ')} together are read as the time; line ${lines[0]} is ${formatTime(time[0]!, { zone: null, step: DAY })}.`,
+      });
     if (number?.what === 'compact' && number.name !== 'dates')
       notes.push({
         kind: 'period',

@@ -21,7 +21,7 @@ export const LEVEL_WORDS = `Severity levels: ${Object.entries(LEVELS)
 /** Options of `detect` and `explain`. */
 export const DETECT_OPTIONS = {
   column: list('Column of values, by name or number (repeatable; default: all numeric columns)'),
-  time: text('Column of time, or two as date,clock'),
+  time: text('Column of time, or several as date,clock or year,month,day,hour'),
   key: text('Column that names the series of each row, in a file with several series'),
   select: text('Series to read: a value of the --key column, or * for all of them, as columns'),
   tz: text('Time zone of time stamps that have none, and to show times in: Europe/Berlin, UTC, +02:00'),

@@ -378,6 +378,85 @@ describe('the time', () => {
     expect(r.columns.map(({ name }) => name)).toEqual(['count']);
   });
 
+  const part = (time: string, unit: string): number => {
+    const date = new Date(`${time}Z`);
+    const days = (date.getTime() - Date.UTC(date.getUTCFullYear(), 0, 1)) / 86_400_000;
+    return {
+      ...{ year: date.getUTCFullYear(), quarter: Math.ceil((date.getUTCMonth() + 1) / 3) },
+      ...{ month: date.getUTCMonth() + 1, day: date.getUTCDate(), doy: 1 + Math.floor(days) },
+      ...{ hour: date.getUTCHours(), minute: date.getUTCMinutes(), second: date.getUTCSeconds() },
+      time: 100 * date.getUTCHours() + date.getUTCMinutes(),
+    }[unit]!;
+  };
+  it.each<[string, string[]]>([
+    ['Year,Month', ['1920-11-01', '1920-12-01', '1921-01-01', '1921-02-01']],
+    ['year,quarter', ['1972-04-01', '1972-07-01', '1972-10-01', '1973-01-01']],
+    ['YEAR,MONTH,DAY', ['2023-12-30', '2023-12-31', '2024-01-01', '2024-01-02']],
+    ['year,doy', ['2024-12-30', '2024-12-31', '2025-01-01', '2025-01-02']],
+    ['day,month,year,hour', ['2024-02-29 22:00', '2024-02-29 23:00', '2024-03-01 00:00', '2024-03-01 01:00']],
+    [
+      'year,month,day,hour,minute',
+      ['2024-02-29 23:15', '2024-02-29 23:30', '2024-02-29 23:45', '2024-03-01 00:00'],
+    ],
+    ['year,month,day,time', ['2024-02-29 23:15', '2024-02-29 23:30', '2024-02-29 23:45', '2024-03-01 00:00']],
+  ])('in columns %s is joined', (header, expected) => {
+    const rows = expected.map((time, i) => {
+      const stamp = time.length > 10 ? time.replace(' ', 'T') : `${time}T00:00`;
+      return `${i},${header
+        .toLowerCase()
+        .split(',')
+        .map((unit) => part(stamp, unit))
+        .join(',')},${i * i}`;
+    });
+    const content = `No,${header},v\n${rows.join('\n')}\n`;
+    const r = read(content);
+    expect(times(r)).toEqual(expected);
+    expect(r.columns.map(({ name }) => name)).toEqual(['v']);
+    expect(note(r, 'time-columns')).toContain(` together are read as the time; line 2 is ${expected[0]}.`);
+    expect(times(read(content, { time: header }))).toEqual(expected);
+  });
+
+  it('of dates beside hours, or clocks in figures, is joined', () => {
+    const expected = [22, 23, 24, 25].map((hour) => stamp(Date.UTC(2024, 1, 28, hour)).slice(0, 16));
+    const rows = (header: string, cell: (time: string) => string): string =>
+      `${header},v\n${expected.map((time, i) => `${cell(time)},${i * i}`).join('\n')}\n`;
+    const date = (time: string): string => time.slice(0, 10).replaceAll('-', '');
+    expect(times(read(rows('date,hour', (time) => `${date(time)},${Number(time.slice(11, 13))}`)))).toEqual(
+      expected,
+    );
+    const figures = rows('DATE,TIME', (time) => `${date(time)},${time.slice(11).replace(':', '')}`);
+    expect(times(read(figures))).toEqual(expected);
+  });
+
+  it('in columns of a year and a week, or a month by its name, is joined', () => {
+    const weeks = read('year,week,v\n2001,51,1\n2001,52,4\n2002,01,9\n');
+    expect(times(weeks)).toEqual(['2001-12-17', '2001-12-24', '2001-12-31']);
+    const months = read('month,year,v\nNov,2001,1\nDec,2001,4\nJan,2002,9\n');
+    expect(times(months)).toEqual(['2001-11-01', '2001-12-01', '2002-01-01']);
+  });
+
+  it('in columns that do not give it together is refused, or they are not judged', () => {
+    const content = 'ozone,Month,Day\n41,5,1\n36,5,2\n12,5,3\n';
+    expect(failure(content, { time: 'Month,Day' })).toBeInstanceOf(ConfigError);
+    expect(failure(content, { time: 'Month,Day' }).message).toContain(
+      '--time Month,Day: these columns give no time together; name one column, a date and a clock',
+    );
+    const r = read(content);
+    expect(r.time).toBeNull();
+    expect(r.columns.map(({ name }) => name)).toEqual(['ozone']);
+    expect(note(r, 'date-parts')).toBe(
+      'Parts of dates are not judged: "Month", "Day"; they give no time together, so the samples are numbered. --column judges the columns that it names.',
+    );
+    expect(values(read(content, { columns: ['Day'] }))).toEqual([1, 2, 3]);
+    const beside = read(
+      `time,Year,Month,Hour,v\n${minutes(0)},2024.0,3.5,11.5,5\n${minutes(1)},2024.0,3.5,11.5,7\n`,
+    );
+    expect(beside.columns.map(({ name }) => name)).toEqual(['v']);
+    const none = failure('year,month,day,v\n2024,2,28,1\n2024,2,30,4\n2024,3,1,9\n') as DataError;
+    expect([none.line, none.column]).toEqual([3, 8]);
+    expect(none.message).toContain('"30" in the time column "day"; expected a day in figures');
+  });
+
   it('that cannot be read is said to be missing', () => {
     const r = read('time,v\nMar  1 noon 01,5\nMar  1 noon 02,7\n');
     expect(r.time).toBeNull();
