@@ -22,7 +22,16 @@ import { findParts, holdsPart, joinParts, type Part, readPart } from './time-par
 
 /** Unit and origin of the numbers of a time column. */
 interface NumberForm {
-  readonly what: 'epoch' | 'compact' | 'excel' | 'day' | 'year' | 'decimal-year' | 'elapsed' | 'index';
+  readonly what:
+    | 'epoch'
+    | 'compact'
+    | 'excel'
+    | 'day'
+    | 'year'
+    | 'decimal-year'
+    | 'clock'
+    | 'elapsed'
+    | 'index';
   /** Milliseconds per unit; samples per year for decimal years. */
   readonly unit: number;
   readonly name: string;
@@ -162,6 +171,25 @@ function risesEvenly(numbers: readonly number[]): boolean {
 }
 
 /**
+ * Returns true for clock times in figures, such as 840 for 8:40: even by the clock and, as numbers, either uneven or falling at
+ * midnight.
+ */
+function holdsClocks(column: SampledColumn, numbers: readonly number[]): boolean {
+  if (numbers.length < FEWEST_STAMPS || !holdsPart(column, 'clock')) return false;
+  const clocks = column.cells.filter((cell) => cell !== '').map((cell) => readPart(cell, 'clock'));
+  const steps = clocks.slice(1).map((clock, i) => (clock - clocks[i]! + DAY) % DAY);
+  let sum = 0;
+  const elapsed = [0, ...steps].map((step) => (sum += step));
+  const typical = steps.toSorted((a, b) => a - b)[steps.length >> 1]!;
+  const midnights = steps.filter((_, i) => numbers[i + 1]! < numbers[i]!);
+  return (
+    risesEvenly(elapsed) &&
+    (!risesEvenly(numbers) || midnights.length > 0) &&
+    midnights.every((step) => step <= 2 * typical)
+  );
+}
+
+/**
  * Time format of the numbers of a column; null where neither their size nor the header suggests one.
  * @param meant true where the user named the column as time
  */
@@ -208,6 +236,7 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
     return { what: 'day', unit: DAY, name: 'days since 1970-01-01' };
   if (clocks || (DATE.test(name) && low >= 20_000 && high <= 80_000))
     return { what: 'excel', unit: DAY, name: 'days since 1899-12-30' };
+  if (holdsClocks(column, numbers)) return { what: 'clock', unit: 1, name: 'clock times' };
   const rows = byOne && (low === 0 || low === 1) && (numbers.length > 2 || header === '');
   if ((rows && INDEX.test(name)) || (header && INDEX.test(name) && whole && counts(numbers)))
     return { what: 'index', unit: 1, name: 'row numbers' };
@@ -271,7 +300,9 @@ export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
   const parts = isDated ? null : findParts(columns);
   if (parts !== null) return planOf(columns, [...parts.values()]);
   if (clock >= 0) return planOf(columns, [clock]);
-  const byRank = (['epoch', 'compact', 'excel', 'day', 'year', 'decimal-year', 'elapsed', 'index'] as const)
+  const byRank = (
+    ['epoch', 'compact', 'excel', 'day', 'year', 'decimal-year', 'clock', 'elapsed', 'index'] as const
+  )
     .map((what) => forms.findIndex((form) => form?.what === what))
     .find((i) => i >= 0);
   // The only column of a file is its values.
@@ -384,6 +415,7 @@ export class TimeColumn {
             ? Number(cell)
             : Number.NaN;
       let ms = value * number.unit;
+      if (number.what === 'clock') ms = readPart(cell, 'clock');
       if (number.what === 'year') ms = Date.UTC(value, 0, 1);
       if (number.what === 'decimal-year') ms = value; // converted once all are known
       if (number.what === 'epoch' && (ms < EARLIEST || ms > LATEST)) {
@@ -495,12 +527,14 @@ export class TimeColumn {
         kind: 'period',
         text: `Column ${show(this.#plan.names[0]!)} is read as ${number.name}, written like ${show(this.#example?.cell ?? '')}.`,
       });
-    if (number !== null && number.what !== 'compact') return this.#numbers(time, offset, number, tz, notes);
-    if (!this.#dated && number === null) {
+    const isClock = number === null || number.what === 'clock';
+    if (number !== null && number.what !== 'compact' && !isClock)
+      return this.#numbers(time, offset, number, tz, notes);
+    if (!this.#dated && isClock) {
       const days = rollOver(time);
       notes.push({
         kind: 'time-of-day',
-        text: `Column ${show(this.#plan.names[0]!)} holds times of day without a date; ${days === 0 ? 'all are read as one day' : `a new day begins where the clock goes back (${days === 1 ? 'once' : `${days} times`})`}.`,
+        text: `Column ${show(this.#plan.names[0]!)} holds times of day${number === null ? '' : ` such as ${this.#example?.cell} in hours and minutes`} without a date; ${days === 0 ? 'all are read as one day' : `a new day begins where the clock goes back (${days === 1 ? 'once' : `${days} times`})`}.`,
       });
       return { time, zone: null, origin: 'midnight', ordinal: false, notes };
     }

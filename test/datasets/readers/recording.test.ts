@@ -490,6 +490,22 @@ describe('the time', () => {
     expect(note(r, 'time-of-day')).toContain('a new day begins where the clock goes back (once)');
   });
 
+  it('of day in figures is told from seconds by its even steps, and its rows keep their order', () => {
+    const clock = (minute: number): number => 100 * Math.floor((minute / 60) % 24) + (minute % 60);
+    const content = (from: number, step: number): string =>
+      `day,time,v\n${Array.from({ length: 30 }, (_, i) => `${346 + Math.floor((from + step * i) / 1440)},${clock(from + step * i)},${i * i}`).join('\n')}\n`;
+    const r = read(content(1380, 10));
+    expect(times(r).slice(0, 8)).toEqual(
+      ['23:00', '23:10', '23:20', '23:30', '23:40', '23:50'].concat(['day 2, 00:00', 'day 2, 00:10']),
+    );
+    expect(values(r)).toEqual(Array.from({ length: 30 }, (_, i) => i * i));
+    expect(note(r, 'time-of-day')).toContain('times of day such as 2300 in hours and minutes without a date');
+    expect(note(r, 'date-parts')).toContain('not judged: "day"');
+    expect(times(read(content(1320, 60)))[2]).toBe('day 2, 00:00');
+    const seconds = Array.from({ length: 20 }, (_, i) => `${100 * i},${i * i}`);
+    expect(codes(read(`time,v\n${seconds.join('\n')}\n`))).toContain('elapsed');
+  });
+
   it('as a spreadsheet counts days is one under a header of dates alone', () => {
     const r = read('date,v\n45352,1\n45352.5,2\n45353,4\n');
     expect(times(r)).toEqual(['2024-03-01 00:00', '2024-03-01 12:00', '2024-03-02 00:00']);
