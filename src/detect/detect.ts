@@ -704,8 +704,7 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
     number,
     number,
   ];
-  // Extents do not depend on the severity that is asked for.
-  const usual = all.filter((event) => event.severity >= DEFAULT_SEVERITY);
+  const usualThere = new Set<Joined>();
   for (const event of all) {
     const around = all.find(
       ({ start, end, lasting }) =>
@@ -730,10 +729,16 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
       inside.low[i] = Math.max(expected + shift - reach, lowest);
       inside.high[i] = Math.min(expected + shift + reach, highest);
     }
+    const isOutside = (value: number, i: number): boolean =>
+      value < inside.low[event.start + i]! || value > inside.high[event.start + i]!;
+    if (!level.subarray(event.start, event.end).some(isOutside)) usualThere.add(event);
   }
+  const unusualThere = all.filter((event) => !usualThere.has(event));
+  // Extents do not depend on the severity that is asked for.
+  const usual = unusualThere.filter((event) => event.severity >= DEFAULT_SEVERITY);
   const plain = season === null ? values : difference(values, difference(season.expected, season.level));
   const events = withReturns(
-    all
+    unusualThere
       .filter((event) => event.severity >= Math.min(severity, DEFAULT_SEVERITY))
       .map((event) =>
         event.lasting && !event.drifts

@@ -1,0 +1,100 @@
+/** Made series like recordings in which the detector was wrong. */
+import { describe, expect, test } from 'vitest';
+import { detect } from '../../src/detect/detect.ts';
+import { Random } from '../../src/ground/random.ts';
+import { poisson } from '../bench/anomaly-shapes.ts';
+
+describe('smooth courses', () => {
+  /** Temperatures: a day of one height on a course that changes with the weather. */
+  const weather = (seed: number, days: number, day: number, noise: number): Float64Array => {
+    const random = new Random(seed, 'weather');
+    const hours = 24 / day;
+    let [course, pace] = [0, 0];
+    return Float64Array.from({ length: day * days }, (_, t) => {
+      pace = (1 - 0.07 * hours) * pace + 0.14 * Math.sqrt(hours) * random.normal();
+      course = (1 - 0.015 * hours) * course + pace * hours;
+      const usual = course + 3 * Math.sin(2 * Math.PI * (t / day - 0.375));
+      return Number((usual + noise * random.normal()).toFixed(2));
+    });
+  };
+
+  test('of a few days of weather have few findings, and none that is critical', () => {
+    const found = [
+      [5, 24, 0.02],
+      [5, 144, 0.02],
+      [5, 144, 0.1],
+      [10, 24, 0.05],
+      [5, 96, 0.05],
+    ].flatMap(([days, day, noise]) =>
+      Array.from({ length: 40 }, (_, seed) => {
+        const calendar = [day! / 24, day!, 7 * day!].filter((period) => period > 1);
+        return detect(weather(seed, days!, day!, noise!), { calendar }).findings;
+      }),
+    );
+    expect(found.filter((some) => some.length > 0).length).toBeLessThanOrEqual(20);
+    expect(Math.max(...found.flat().map(({ severity }) => severity))).toBeLessThan(8);
+  });
+
+  test('still show a fall that no day explains', () => {
+    const values = weather(3, 10, 24, 0.1).map((value, t) => (t >= 120 && t < 132 ? value - 25 : value));
+    const { findings } = detect(values, { calendar: [24, 168] });
+    expect(findings[0]).toMatchObject({ direction: 'below' });
+    expect(Math.abs(findings[0]!.start - 120)).toBeLessThan(3);
+  });
+});
+
+describe('a level of other noise', () => {
+  test('holds what is usual there: no spikes and dips in it, and no growth before its end', () => {
+    const random = new Random(9, 'g');
+    const values = Float64Array.from({ length: 991 }, (_, t) =>
+      Math.exp(Math.log(14) + (t >= 756 && t < 945 ? 2.2 : 0) + 0.3 * random.normal()),
+    );
+    const { findings } = detect(values);
+    expect(findings.find(({ start, end }) => start === 756 && end === 945)).toMatchObject({
+      ...{ kind: 'level', direction: 'above' },
+    });
+    expect(findings.length).toBeLessThanOrEqual(3);
+    expect(findings.filter(({ direction, ongoing }) => direction === 'below' || ongoing)).toEqual([]);
+  });
+
+  test.each([2, 3, 4, 5])('is one finding of counts in an outbreak (%i)', (seed) => {
+    const random = new Random(seed, 'outbreak');
+    const values = Float64Array.from({ length: 209 }, (_, t) => poisson(random, t >= 95 && t < 113 ? 24 : 2));
+    expect(detect(values).findings).toMatchObject([
+      { kind: 'level', direction: 'above', start: 95, end: 113 },
+    ]);
+  });
+});
+
+describe('outages', () => {
+  test('that are alike are compared with usual values', () => {
+    const random = new Random(7, 'flow');
+    const outages = [193, 512, 873];
+    let [next, since] = [5, 99];
+    // Pulses of one shape at any time, which similar stretches predict.
+    const values = Float64Array.from({ length: 1268 }, (_, t) => {
+      if (t === next) [since, next] = [0, t + random.integer(45, 60)];
+      since++;
+      const pulse = 2 * Math.exp(-((since - 8) ** 2) / 18) - 1.2 * Math.exp(-((since - 16) ** 2) / 18);
+      const down = outages.map((start) => t - start).find((k) => k >= 0 && k < 16);
+      return (down === undefined ? 100 + pulse : 24 + 60 * Math.exp(-down / 4)) + 0.1 * random.normal();
+    });
+    const { findings } = detect(values);
+    const told = outages.map((start) => findings.filter((one) => one.start < start + 16 && one.end > start));
+    for (const some of told) {
+      expect(some).toMatchObject([{ kind: 'level', direction: 'below' }]);
+      expect(some[0]!.expected.value).toBeGreaterThan(90);
+    }
+  });
+
+  test('and standstills are found beside nights at 0, which are longer', () => {
+    const random = new Random(8, 'stuck');
+    const values = Float64Array.from({ length: 30 * 96 }, (_, t) => {
+      const day = Math.sin((2 * Math.PI * ((t % 96) - 24)) / 96);
+      if (t >= 1470 && t < 1500) return 604;
+      return day <= 0 ? 0 : Math.round(700 * day * random.between(0.3, 1.3));
+    });
+    const { findings } = detect(values, { calendar: [4, 96, 672] });
+    expect(findings).toMatchObject([{ kind: 'flat', start: 1470, end: 1500 }]);
+  });
+});
