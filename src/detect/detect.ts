@@ -764,7 +764,8 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   const inUnits = (some: Float64Array): Float64Array =>
     some.map((value, i) => (value + (shown?.[i] ?? 0) + (heights?.[i] ?? 0) + (line?.[i] ?? 0)) * unit);
   const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
-  const joined = events.flatMap((event) => withoutGaps(event, given));
+  const departs = (i: number): boolean => level[i]! < inside.low[i]! || level[i]! > inside.high[i]!;
+  const joined = events.flatMap((event) => withoutGaps(event, given, departs));
   let [smallest, largest] = [Infinity, -Infinity];
   for (const value of scaled) {
     smallest = Math.min(smallest, value);
@@ -931,14 +932,22 @@ function trimmed(event: Joined, values: Float64Array, { low, high }: Expectation
   return { ...event, start, end, severity: Math.min(event.severity, worst?.severity ?? event.severity) };
 }
 
-/** Cuts missing values off the ends of a stretch; returns no stretch if more than half of it is missing. */
-function withoutGaps(event: Joined, given: Float64Array): Joined[] {
+/**
+ * Cuts missing values off the ends of a stretch; returns no stretch if more than half of it is missing, unless what is left is known for the
+ * most part and departs: the line over a gap that ends at one odd sample is no departure, and the sample is.
+ */
+function withoutGaps(event: Joined, given: Float64Array, departs: (index: number) => boolean): Joined[] {
   let { start, end } = event;
   while (start < end && Number.isNaN(given[start]!)) start++;
   while (end > start && Number.isNaN(given[end - 1]!)) end--;
   let known = 0;
   for (let i = event.start; i < event.end; i++) if (!Number.isNaN(given[i]!)) known++;
-  return 2 * known < event.end - event.start || known === 0 ? [] : [{ ...event, start, end }];
+  if (known === 0) return [];
+  const cut = { ...event, start, end, peak: Math.min(end - 1, Math.max(start, event.peak)) };
+  if (2 * known >= event.end - event.start) return [cut];
+  let far = false;
+  for (let i = start; i < end && !far; i++) far = !Number.isNaN(given[i]!) && departs(i);
+  return far && 2 * known >= end - start ? [cut] : [];
 }
 
 /** Computes scores [N]: severity inside candidates; elsewhere 0 to 1, the sample's rarity as a share of the lowest severity. */

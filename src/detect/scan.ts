@@ -1,6 +1,7 @@
 /** Scan of a track of departures for improbable stretches: means over windows of many lengths, each compared with its own tail. */
 import { mean } from '../ground/numbers.ts';
 import { cumulative, GAUSSIAN_MAD } from '../series/stats.ts';
+import { INSIDE } from './finding.ts';
 import { centreOf, fitTail, reachOf, surprise, type Tail, tempered } from './tail.ts';
 
 export interface Stretch {
@@ -285,6 +286,8 @@ const APART = 0.1;
 const SWINGS = 10;
 /** Longest stretch that is judged as a single sample is, of which there are many. */
 const SHORT = 3;
+/** Least severity of what extends a stretch far, as a share of its own. */
+const WEAK = 0.4;
 
 /**
  * Returns the severities of a track whose tail rests on few departures: those of Student's distribution in place of a normal one. A smooth
@@ -409,9 +412,16 @@ export function scan(track: Float64Array, options: ScanOptions, isAlone = true):
       taken.fill(1, part.start, part.end);
       if (severity >= SETTLED) rest.fill(single.centre, part.start, part.end);
       changed ||= severity >= SETTLED;
+      // A weak stretch around a spike is another one.
       const touching = free
         ? undefined
-        : found.find(({ start: a, end: b, sign: s }) => a <= part.end && part.start <= b && s === sign);
+        : found.find(
+            (one) =>
+              one.start <= part.end &&
+              part.start <= one.end &&
+              one.sign === sign &&
+              (severity >= WEAK * one.severity || part.end - part.start < INSIDE * (one.end - one.start)),
+          );
       if (touching !== undefined) {
         Object.assign(touching, {
           start: Math.min(touching.start, part.start),

@@ -87,6 +87,20 @@ describe('outages', () => {
     }
   });
 
+  test('of one sample behind a night without samples are that sample', () => {
+    const random = new Random(4, 'nights');
+    const values = Float64Array.from({ length: 40 * 96 }, (_, t) => {
+      const day = Math.sin((2 * Math.PI * ((t % 96) - 24)) / 96);
+      return day < -0.2 ? Number.NaN : Math.max(0, 5 * day + 0.05 * random.normal());
+    });
+    const first = values.findIndex(
+      (value, t) => t > 2000 && !Number.isNaN(value) && Number.isNaN(values[t - 1]!),
+    );
+    values[first] = -1000;
+    const { findings } = detect(values, { calendar: [4, 96, 672] });
+    expect(findings).toMatchObject([{ kind: 'dip', start: first, end: first + 1 }]);
+  });
+
   test('and standstills are found beside nights at 0, which are longer', () => {
     const random = new Random(8, 'stuck');
     const values = Float64Array.from({ length: 30 * 96 }, (_, t) => {
