@@ -69,6 +69,11 @@ interface Quantile {
 /** Maxima this many times the next smaller one are outliers among the maxima, if they fill at most this share of the parts. */
 const GAP = 2;
 const MOST_OF_KIND = 0.5;
+/**
+ * Largest number k of maxima for which a smaller gap counts too, and the gap as its k-th power. A power law of index α has such a gap at a
+ * given k with probability RARE_GAP^(−α): one in 8000 for α = 3.
+ */
+const [FEW_OUTLIERS, RARE_GAP] = [8, 20];
 /** Maximum number of places at which equal outliers among the maxima may be anomalies; neighbouring parts are one place. */
 const MOST_PLACES = 10;
 
@@ -116,7 +121,9 @@ function largestRegular(maxima: Float64Array, floor: number): number {
   const sorted = maxima.slice().sort();
   for (let k = Math.ceil((1 - MOST_OF_KIND) * PARTS); k < PARTS - PLACES; k++) {
     const regular = sorted[k - 1]!;
-    if (sorted[k]! <= GAP * Math.max(floor, regular)) continue;
+    const outliers = PARTS - k;
+    const gap = outliers <= FEW_OUTLIERS ? Math.min(GAP, RARE_GAP ** (1 / outliers)) : GAP;
+    if (sorted[k]! <= gap * Math.max(floor, regular)) continue;
     // Counted events all over the series, mostly of one size, are what it is made of.
     const isCount = sorted[k] === sorted[(k + PARTS) >> 1];
     if (!isCount || runs(PARTS, (part) => maxima[part]! > regular).length <= MOST_PLACES) return regular;

@@ -1198,3 +1198,27 @@ test('a level that ends is no drift, a leak that ends is one', () => {
     expect([seed, detect(leak).findings]).toMatchObject([seed, [{ kind: 'trend', direction: 'above' }]]);
   }
 });
+
+test('seven dips that stand apart from the noise do not hide each other, and noise with far values stays usual', () => {
+  const starts = [300, 900, 3100, 3900, 4300, 6600, 7500];
+  for (const seed of [1, 2, 3]) {
+    const usual = noise(seed, 8000);
+    const far = 1.75 * usual.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    const dips = usual.map((value, i) => (starts.includes(i) ? -far : value));
+    expect([seed, detect(usual).findings]).toEqual([seed, []]);
+    expect([
+      seed,
+      detect(dips)
+        .findings.map(({ start }) => start)
+        .sort((a, b) => a - b),
+    ]).toEqual([seed, starts]);
+  }
+  const found = Array.from({ length: 8 }, (_, seed) => {
+    const parts = [1, 2, 3, 4].map((k) => noise(1000 * k + seed, 3000));
+    const student = noise(seed, 3000).map(
+      (value, i) => value / Math.sqrt(parts.reduce((sum, part) => sum + part[i]! ** 2, 0) / 4),
+    );
+    return detect(student).findings.length;
+  });
+  expect(found.filter((count) => count > 0).length).toBeLessThanOrEqual(1);
+});
