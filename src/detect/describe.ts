@@ -187,9 +187,9 @@ function kindOf(
     return { kind: 'trend', direction: drift > 0 ? 'above' : 'below' };
   const pace = period === null ? null : otherPace(values, start, end, period);
   if (pace !== null) return { kind: 'frequency', direction: null, pace };
-  if (track === 'movement') {
+  // Where the usual step differs and the mean one does not, the course is another one.
+  if (track === 'movement' && sign * (facts.step - facts.usualStep) > 0)
     return sign > 0 ? { kind: 'variance', direction: 'above' } : { kind: 'variance', direction: 'below' };
-  }
   if (track === 'step' || Math.abs(facts.balance) > ONE_SIDED) {
     const up = facts.balance > 0;
     const direction = up ? 'above' : 'below';
@@ -197,7 +197,8 @@ function kindOf(
     if (length <= short) return { kind: up ? 'spike' : 'dip', direction };
     return { kind: 'level', direction };
   }
-  if (facts.step > ROUGH * Math.max(usualStep, medianStepAround(values, start, end)))
+  const rough = facts.step > ROUGH * Math.max(usualStep, medianStepAround(values, start, end));
+  if (rough && facts.step > facts.usualStep)
     return { kind: 'variance', direction: 'above' };
   return { kind: 'shape', direction: null };
 }
