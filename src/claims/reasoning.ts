@@ -13,7 +13,7 @@ import {
 } from '../ground/types.ts';
 import { Amender, type Amendment, type NamedClaim } from './amendment.ts';
 import { ClaimChecker, SAME_STRETCH, type Subject, unionOverlap, type Verdict } from './check.ts';
-import { type Claim, claimsOf } from './read.ts';
+import { type Claim, claimsOf, statesDeparture } from './read.ts';
 
 /** Facts beside the series that reasonings are checked against. */
 export interface CheckOptions {
@@ -55,7 +55,7 @@ export interface GradedClaim {
   readonly correction: string | null;
   /** True for a claim that repeats an earlier one, or is not false but hedges, denies or bounds where the expert trace states a number. */
   readonly void: boolean;
-  /** True for a claim that was made before. */
+  /** True for a claim that was made before, or is as true as an earlier one of the same fact and place. */
   readonly repeats: boolean;
 }
 
@@ -91,6 +91,28 @@ const contentsOf = ({ numbers, statement, at, within, negated, relation }: Claim
     ...[statement?.contents, at?.value, within, negated, relation],
   ]);
 
+/** Key of a stated departure without its size: kind and direction. */
+const departureWords = (claim: Claim): string =>
+  [factOf(claim), ...claim.statement!.contents.filter((content) => typeof content === 'string')].join(' ');
+const sizeOf = ({ numbers }: Claim): number => numbers[0]?.value ?? 1;
+
+/** Significant digits from which two numbers of a trace's statement are the same. */
+const SAME_DIGITS = 2;
+
+/**
+ * Returns the contents of a claim that another true claim of its fact must share to say the same: the place, the words of a statement and
+ * whether it is hedged; the mean as 2.333 and as 2.334 is one truth, as is one annotated anomaly with two starts.
+ */
+function truthOf(claim: Claim, { actual }: Verdict): string {
+  const { quantity, statement, at, within, hedged, negated, relation, range } = claim;
+  if (statesDeparture(claim)) return '';
+  const place = quantity === 'anomaly' && !negated ? actual : [at?.value, within];
+  const contents = statement?.contents.map((content) =>
+    typeof content === 'number' ? content.toPrecision(SAME_DIGITS) : content,
+  );
+  return JSON.stringify([place, contents, hedged, negated, relation, range]);
+}
+
 const isVague = ({ hedged, negated, relation, range }: Claim): boolean =>
   hedged || negated || relation !== 'is' || range;
 
@@ -104,9 +126,11 @@ const isChecked = ({ numbers, statement, scan }: Claim): boolean =>
 export class ReasoningGrader {
   readonly #names: readonly string[];
   readonly #checker: ClaimChecker;
-  /** Occurrences of each fact in the trace, and of each fact with its contents. */
+  /** Occurrences in the trace of each fact by the key of `#recalledBy`, and of each with the contents of `truthOf`. */
   readonly #facts = new Map<string, number>();
   readonly #stated = new Map<string, number>();
+  /** Sizes of the trace's departures by their words. */
+  readonly #sizes = new Map<string, number[]>();
   readonly #amender: Amender;
   /** Facts that the trace itself states as bounds. */
   readonly #vague = new Set<string>();
@@ -118,19 +142,38 @@ export class ReasoningGrader {
     this.#checker = new ClaimChecker({ ...subjectOf(example), profile });
     const text = thinkOf(trace ?? '');
     const claims = claimsOf(text, this.#names).claims.map((claim) => this.#named(claim));
-    for (const { claim, fact, key, holds } of claims) {
-      if (!isChecked(claim) || !holds) continue;
-      this.#facts.set(fact, (this.#facts.get(fact) ?? 0) + 1);
-      this.#stated.set(key, (this.#stated.get(key) ?? 0) + 1);
+    const facts = claims.filter(({ claim, holds }) => isChecked(claim) && holds);
+    for (const { claim } of facts) {
+      if (!statesDeparture(claim)) continue;
+      const words = departureWords(claim);
+      this.#sizes.set(words, [...(this.#sizes.get(words) ?? []), sizeOf(claim)]);
+    }
+    for (const { claim, fact, verdict } of facts) {
+      const recalls = this.#recalledBy(claim);
+      const same = recalls + truthOf(claim, verdict);
+      this.#facts.set(recalls, (this.#facts.get(recalls) ?? 0) + 1);
+      this.#stated.set(same, (this.#stated.get(same) ?? 0) + 1);
       if (isVague(claim)) this.#vague.add(fact);
     }
     const { intervals } = this.#checker.subject;
     this.#amender = new Amender(text, claims, intervals ?? [], this.#checker.length);
   }
 
-  #named(claim: Claim, { verdict } = this.#checker.check(claim)): NamedClaim {
+  #named(claim: Claim, verdict = this.#checker.check(claim)): NamedClaim & { readonly verdict: Verdict } {
     const fact = factOf(claim);
-    return { claim, fact, key: fact + contentsOf(claim), holds: verdict === 'true' };
+    return { claim, fact, key: fact + contentsOf(claim), holds: verdict.verdict === 'true', verdict };
+  }
+
+  /**
+   * Returns the key of the fact that a true claim recalls: of departures in the same words the one of the trace nearest in size, so that a
+   * near copy of one recalls no other.
+   */
+  #recalledBy(claim: Claim): string {
+    if (!statesDeparture(claim)) return factOf(claim);
+    const words = departureWords(claim);
+    const distance = (size: number): number => Math.abs(Math.log(size / sizeOf(claim)));
+    const [nearest = ''] = (this.#sizes.get(words) ?? []).toSorted((a, b) => distance(a) - distance(b));
+    return `${words} ${nearest}`;
   }
 
   /** Grades a reasoning, once for all responses that have it. */
@@ -146,23 +189,27 @@ export class ReasoningGrader {
   #graded(think: string): ReasoningGrade {
     const seen = new Map<string, number>();
     const reading = claimsOf(think, this.#names);
-    const claims = reading.claims.filter(isChecked).map((claim): GradedClaim => {
+    const claims = reading.claims.filter(isChecked).map((claim): GradedClaim & { recalls: string } => {
       const fact = factOf(claim);
-      const same = fact + contentsOf(claim);
+      const recalls = this.#recalledBy(claim);
+      const verdict = this.#checker.check(claim);
+      const holds = verdict.verdict === 'true';
+      const same = holds ? recalls + truthOf(claim, verdict) : fact + contentsOf(claim);
       const times = (seen.get(same) ?? 0) + 1;
       seen.set(same, times);
       const repeats = times > Math.max(1, this.#stated.get(same) ?? 0);
       const vague = isVague(claim) && !this.#vague.has(fact);
-      const verdict = this.#checker.check(claim);
       const correction =
         verdict.verdict === 'false' ? this.#checker.correction(claim, think.slice(...claim.span)) : null;
       const isVoid = repeats || (vague && verdict.verdict !== 'false');
-      return { claim, verdict, fact, correction, void: isVoid, repeats };
+      return { claim, verdict, fact, correction, void: isVoid, repeats, recalls };
     });
     const count = (verdict: Verdict['verdict'], fact?: string): number =>
       claims.filter(
         (graded) =>
-          !graded.void && graded.verdict.verdict === verdict && (fact === undefined || graded.fact === fact),
+          !graded.void &&
+          graded.verdict.verdict === verdict &&
+          (fact === undefined || graded.recalls === fact),
       ).length;
     let [facts, recalled] = [0, 0];
     for (const [fact, times] of this.#facts) {

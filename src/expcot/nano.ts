@@ -417,9 +417,9 @@ export const NANO_PHRASES = phrasesOf((view) => view)('departure', {
       const alike = facts.departures.filter((departure) => departure.kind === kind);
       const [first] = alike;
       if (first === undefined) return null;
-      const same = alike.find((departure) => directionOf(departure).trim() === direction) ?? first;
-      const sizes = alike.flatMap(({ severity }) => trueSizes(severity, SIZES));
-      return [kind!, directionOf(same), sizes];
+      const same = alike.filter((departure) => directionOf(departure).trim() === direction);
+      const sizes = (same.length > 0 ? same : alike).flatMap(({ severity }) => trueSizes(severity, SIZES));
+      return [kind!, directionOf(same[0] ?? first), sizes];
     },
   ],
 });

@@ -211,3 +211,42 @@ test('a false statement of a short trace is corrected in its own words, and noth
     ['false', null],
   ]);
 });
+
+describe('of two departures in the same style', () => {
+  const departure = (severity: number, isUp: boolean) => ({
+    kind: 'level shift' as const,
+    ...{ severity, visibility: 5 },
+    observed: isUp ? ([8, 9, 10] as const) : ([-10, -9, -8] as const),
+    unmodified: [-1, 0, 1] as const,
+  });
+  const shifted = (...departures: ReturnType<typeof departure>[]) => {
+    const sizes = departures.map(({ severity, observed: [, level] }) => {
+      return `level shift ${level > 0 ? 'up' : 'down'} ${Math.floor(severity)} sd`;
+    });
+    const facts = { components: [], periods: [], step: 1, range: [-1, 1] as const, departures };
+    return new ReasoningGrader({ ...example, facts }, { trace: `<think>${sizes.join('; ')}</think>` });
+  };
+
+  test('a near copy of one recalls no other', () => {
+    const two = shifted(departure(2.9, true), departure(50, true));
+    expect(two.grade('level shift up 2 sd; level shift up 50 sd')).toMatchObject({ recalled: 2, f1: 1 });
+    expect(two.grade('level shift up 2 sd; level shift up 3 sd')).toMatchObject({ recalled: 1, false: 0 });
+  });
+
+  test('the size of one is false with the direction of the other', () => {
+    const two = shifted(departure(50, true), departure(5, false));
+    const verdicts = ['up 50', 'down 5', 'up 5', 'down 50'].map(
+      (stated) => two.grade(`level shift ${stated} sd`).claims[0]!.verdict.verdict,
+    );
+    expect(verdicts).toEqual(['true', 'true', 'false', 'false']);
+  });
+});
+
+test.each([
+  ['the mean', [0, 1, 2, 3, 4, 5].map((k) => `The mean is ${(mean + k * 5e-4).toFixed(4)}.`)],
+  ['bounds', [0, 1, 2, 3].map((k) => `The values stay between ${(0.9 - k / 100).toFixed(2)} and 4.`)],
+])('near copies of %s count once in the share that is true', (_, copies) => {
+  const answer = { think: '', intervals: [], class: 'normal', wellFormed: true, problem: null };
+  const think = `The period is 66. ${copies.join(' ')}`;
+  expect(checkReasoning({ ...answer, think }, example)).toMatchObject({ true: 1, false: 1 });
+});
