@@ -60,15 +60,21 @@ export interface Subject {
 }
 
 const PART = 0.01;
+/** Largest rounding of a stated number, as a part of the range of the values: 0 does not stand for all that is small. */
+const MOST_ROUNDING = 0.05;
+/** What makes the largest rounding half of a size. */
+const HALF = 0.5 / MOST_ROUNDING;
 const HEDGED = 0.1;
 /** Tolerance of a hedged level, as a part of the range of the values. */
 const PLOT = 0.01;
 /** Share of the values that a usual range holds. */
 const USUAL = 0.8;
-/** Part of the range of the values from which bounds that hold it say nothing. */
-const WIDE = 3;
+/** Width, in ranges of the values, from which bounds that hold them say nothing. */
+const WIDE = 1.2;
 /** Tolerance of a hedged index, as a part of the length. */
 const PLACE = 0.02;
+/** Samples on either side of an index that are around it. */
+const AROUND = 10;
 const PARTS = { slope: 0.05, amplitude: 0.1, noise: 0.1, times: 0.25 } as const;
 /** Overlap from which two stretches are the same. */
 export const SAME_STRETCH = 0.5;
@@ -310,16 +316,17 @@ export class ClaimChecker {
   }
 
   /** Compares the stated number with each of several that it may mean. */
-  #compareAny(claim: Claim, actual: readonly number[], what: string, part = PART): Verdict {
-    const verdicts = actual.map((number) => this.#compare(claim, number, what, part));
+  #compareAny(claim: Claim, actual: readonly number[], what: string, range: number, part = PART): Verdict {
+    const verdicts = actual.map((number) => this.#compare(claim, number, what, range, part));
     return verdicts.find(({ verdict }) => verdict === 'true') ?? verdicts.at(-1)!;
   }
 
   /**
    * Compares the stated number with one of the series.
-   * @param part relative tolerance beside the printed precision; @param slack what a hedged number may be off in units of the series
+   * @param part relative tolerance beside the printed precision; @param range what the unit of the number is measured by: the range of the values
+   * @param slack what a hedged number may be off in units of the series
    */
-  #compare(claim: Claim, actual: number, what: string, part = PART, slack = 0): Verdict {
+  #compare(claim: Claim, actual: number, what: string, range: number, part = PART, slack = 0): Verdict {
     if (Number.isNaN(actual)) return unchecked(`${what} is undefined`);
     const [first, second] = claim.numbers as [PrintedNumber, PrintedNumber?];
     const relative =
@@ -334,10 +341,9 @@ export class ClaimChecker {
     const last = claim.range ? second! : first;
     const [low, high] = first.value <= last.value ? [first, last] : [last, first];
     // The sum of a rounded number and its unit has errors of its own.
-    const loose = 1 + 1e-9;
-    const holds =
-      actual >= low.value - (low.rounding + relative) * loose - 1e-12 &&
-      actual <= high.value + (high.rounding + relative) * loose + 1e-12;
+    const slackOf = ({ rounding }: PrintedNumber): number =>
+      (Math.min(rounding, MOST_ROUNDING * range) + relative) * (1 + 1e-9) + 1e-12;
+    const holds = actual >= low.value - slackOf(low) && actual <= high.value + slackOf(high);
     return judged(holds !== claim.negated, actual, why);
   }
 
@@ -348,7 +354,10 @@ export class ClaimChecker {
     if (summary === null) return unchecked('all points there are missing');
     const range = all.max - all.min;
     const level = (actual: number, what = quantity): Verdict =>
-      this.#compare(claim, actual, what, PART, PLOT * range);
+      this.#compare(claim, actual, what, range, PART, PLOT * range);
+    /** Compares sizes, of which 0 is another than any other. */
+    const size = (actual: readonly number[], part = PART, what = quantity): Verdict =>
+      this.#compareAny(claim, actual, what, Math.min(range, HALF * Math.min(...actual)), part);
     const stated = numbers[0]!;
     switch (quantity) {
       case 'minimum':
@@ -367,7 +376,15 @@ export class ClaimChecker {
         const at = claim.at!.value;
         const actual = channel.values[at]!;
         if (Number.isNaN(actual)) return unchecked(`the value at ${at} is missing`);
-        return level(actual, `the value at ${at}`);
+        const verdict = level(actual, `the value at ${at}`);
+        if (verdict.verdict !== 'true' || claim.falls === undefined) return verdict;
+        // A dip lies below the values around it, or below most values.
+        const around = channel.known([Math.max(0, at - AROUND), Math.min(this.length, at + AROUND + 1)]);
+        const usual = [all.median, summarise(around).median];
+        const turns = usual.every((other) => (claim.falls ? actual > other : actual < other));
+        return turns
+          ? judged(false, actual, `the value at ${at} is ${claim.falls ? 'above' : 'below'} those around it`)
+          : verdict;
       }
       case 'missing at': {
         const index = stated.value;
@@ -381,20 +398,20 @@ export class ClaimChecker {
       case 'median':
         return level(summary.median);
       case 'standard deviation':
-        return this.#compareAny(claim, [summary.sampleStd, summary.std], quantity);
+        return size([summary.sampleStd, summary.std]);
       case 'variance':
-        return this.#compareAny(claim, [summary.sampleStd ** 2, summary.std ** 2], quantity, 2 * PART);
+        return size([summary.sampleStd ** 2, summary.std ** 2], 2 * PART);
       case 'peak to peak':
-        return level(summary.max - summary.min);
+        return size([summary.max - summary.min]);
       case 'amplitude': {
         // Half the height, or that of the sine of this spread: one outlier makes them differ.
         const ofSine = Math.SQRT2 * fitLine(channel.whole(within)).residualStd;
-        return this.#compareAny(claim, [(summary.max - summary.min) / 2, ofSine], quantity, PARTS.amplitude);
+        return size([(summary.max - summary.min) / 2, ofSine], PARTS.amplitude);
       }
       case 'noise': {
         const values = channel.whole(within);
         if (values.length < 8) return unchecked('too few points for the noise');
-        return this.#compare(claim, noiseSigma(values), 'the noise', PARTS.noise);
+        return size([noiseSigma(values)], PARTS.noise, 'the noise');
       }
       case 'range':
       case 'swing':
@@ -404,7 +421,7 @@ export class ClaimChecker {
       case 'autocorrelation': {
         const lag = claim.at!.value;
         if (lag >= this.length) return judged(false, this.length, `lag ${lag} is longer than the series`);
-        return this.#compareAny(claim, channel.correlations(lag), quantity);
+        return this.#compareAny(claim, channel.correlations(lag), quantity, 2);
       }
       case 'period':
       case 'frequency':
@@ -437,7 +454,7 @@ export class ClaimChecker {
       case 'largest z': {
         if (all.std === 0) return unchecked('the series is constant');
         const far = Math.max(summary.max - all.mean, all.mean - summary.min) / all.std;
-        return this.#compare(claim, far, 'the largest z-score');
+        return this.#compare(claim, far, 'the largest z-score', Infinity);
       }
       case 'z':
         return this.#standard(claim, channel, all);
@@ -463,22 +480,27 @@ export class ClaimChecker {
     const [a, b] = claim.numbers as [PrintedNumber, PrintedNumber];
     const [low, high] = a.value <= b.value ? [a, b] : [b, a];
     const part = claim.quantity === 'swing' ? HEDGED : claim.hedged ? PLOT : 0;
+    const all = channel.summary(null)!;
     const slack = (bound: PrintedNumber, actual: number): number =>
-      (bound.rounding + PART * Math.abs(actual) + part * (max - min)) * (1 + 1e-9) + 1e-12;
-    const width = high.value - low.value;
-    if (claim.quantity !== 'range' && claim.quantity !== 'swing' && max > min && width > WIDE * (max - min)) {
-      return unchecked('bounds this wide say nothing');
-    }
+      (Math.min(bound.rounding, MOST_ROUNDING * (all.max - all.min)) +
+        PART * Math.abs(actual) +
+        part * (max - min)) *
+        (1 + 1e-9) +
+      1e-12;
+    const isWide = max > min && high.value - low.value > WIDE * (max - min);
+    const tooWide = unchecked('bounds this wide say nothing');
     if (claim.quantity === 'usual range') {
       const known = channel.known(claim.within);
       const [from, to] = [low.value - slack(low, min), high.value + slack(high, max)];
       const share = known.filter((value) => value >= from && value <= to).length / known.length;
       const why = `${round(100 * share)} % of the values lie there`;
+      if (share >= USUAL && isWide) return tooWide;
       return judged(share >= USUAL !== claim.negated, [min, max], why);
     }
     const inside = min >= low.value - slack(low, min) && max <= high.value + slack(high, max);
     const reached =
       Math.abs(min - low.value) <= slack(low, min) && Math.abs(max - high.value) <= slack(high, max);
+    if (claim.quantity === 'kept range' && inside && isWide) return tooWide;
     const holds = claim.quantity === 'kept range' ? inside : reached;
     return judged(
       holds !== claim.negated,
@@ -535,6 +557,8 @@ export class ClaimChecker {
     const values = channel.whole(claim.within);
     const line = fitLine(values);
     const rise = line.slope * (values.length - 1);
+    const { min, max } = channel.summary(claim.within)!;
+    const range = max - min;
     const [stated, second] = claim.numbers as [PrintedNumber, PrintedNumber?];
     const falls = claim.falls === true;
     if (claim.quantity !== 'from to') {
@@ -544,11 +568,11 @@ export class ClaimChecker {
         claim,
         signed,
         claim.quantity === 'slope' ? 'the slope' : 'the rise of the line',
+        claim.quantity === 'slope' ? range / values.length : range,
         PARTS.slope,
       );
     }
     const ends = [line.intercept, line.intercept + rise] as const;
-    const { min, max } = channel.summary(claim.within)!;
     const below = (value: number): boolean =>
       value < min - (max - min) && isWhole(value) && value <= this.length;
     const beyond = (value: number): boolean =>
@@ -591,7 +615,7 @@ export class ClaimChecker {
           : claim.quantity === 'z' && claim.falls === undefined
             ? Math.abs(actual)
             : actual;
-    return this.#compare(claim, signed, 'the z-score');
+    return this.#compare(claim, signed, 'the z-score', Infinity);
   }
 
   #times(claim: Claim, channel: Channel): Verdict {
@@ -605,7 +629,7 @@ export class ClaimChecker {
     const [inside, usual] = [summarise(part), summarise(rest)];
     if (usual.std === 0) return unchecked('the rest is constant');
     const ratios = [(inside.max - inside.min) / (usual.max - usual.min), inside.std / usual.std];
-    return this.#compareAny(claim, ratios, 'the ratio', PARTS.times);
+    return this.#compareAny(claim, ratios, 'the ratio', Math.max(...ratios), PARTS.times);
   }
 
   #anomaly(claim: Claim): Verdict {

@@ -89,8 +89,8 @@ const CUE = words(
   'index indices sample samples point points step steps time times position positions t x n i observation observations',
 );
 const INDEX = `(?:the )?(?:${CUE} ){0,2}(?:number |no |= |of |about |# )?`;
-const AT = `(?: (?:,|\\(|which|that|and|is|was|it|occurs|occurring|occurred|located|found|reached|seen|right)){0,4} (?:at|near|around|@) (?:about )?${INDEX}(?<i>N)`;
-const AT_OR_INDEX = `(?:${AT}| (?:\\(|,) (?:at )?${INDEX}(?<j>N))`;
+const AT = `(?: (?:,|\\(|\\)|which|that|and|is|was|it|occurs|occurring|occurred|appears|appearing|lies|lying|located|found|reached|seen|right)){0,4} (?:at|near|around|@) (?:about )?${INDEX}(?<i>N)`;
+const AT_OR_INDEX = `(?:${AT}| \\( (?:at )?${INDEX}(?<j>N))`;
 const SUBJECT = words(
   'value reading amplitude level signal series it y x curve data measurement observation channel',
 );
@@ -294,12 +294,26 @@ const ANOMALOUS =
   / (?:anomal\w{0,9}|spikes?|spiking|outliers?|unusual\w{0,2}|abnormal\w{0,4}|departs?|departure|(?<! standard )deviat\w{1,4}|discords?|irregular\w{0,4}|flagged|suspicious|odd|disrupt\w{0,4}|distort\w{0,4}|breaks?|glitch|flaw|atypical|unlike|faulty|stands? out|decides|different from) /;
 const DENIED =
   / (?:(?:no|without|not an?|not any) (?:[^ ]{1,20} ){0,2}(?:anomal\w{0,9}|spikes?|outliers?|departure|discords?|deviat\w{1,4})|(?:looks?|is|are|stays?|remains?|appears?) normal)(?: [^ ]{1,20}){0,4} $/u;
+/** Words before a statement in its clause by which it is doubted, denied, supposed or still to be checked. */
+const DOUBTED =
+  / (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case|clear|sure)|no (?:sign|evidence|indication|hint) (?:that|of)|doubt\w{0,4}|if|whether|unless|suppos\w{1,4}|assum\w{1,5}|hypothe\w{1,8}|imagine|maybe|perhaps|possibly|presumably|guess|might|may|could|would|should|(?:look|search|check|test)\w{0,3} for) /;
+/** Denial of the words that follow it. */
+const NEGATED = / (?:no|not|never|without|nor|neither)(?: [^ ]{1,20}){0,2} $/;
+/** Words behind a statement by which it is denied. */
+const REFUTED =
+  /^(?: [^ ;.N]{1,20}){0,4} (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case)|ruled out|excluded|unlikely|impossible|implausible|doubtful) /;
+/** Other numbers behind a stated one, which leave open which is meant. */
+const LISTED = new RegExp(
+  `^(?: ${SAMPLES})?(?: ,)?(?: (?:or|versus|vs)(?: [a-z]{1,12}){0,2} N| and(?: about)? N(?= (?:${SAMPLES} )?(?:[,;:)(]|and|or|$))|(?<= ,) N) `,
+);
 const HEDGE = / (?:about|around|some|close|up to|or so|hovers|estimated|fairly|slightly|near) /;
 const HERE =
   / (?:there|this (?:interval|segment|stretch|region|window|range|part|section|period)|inside it|within it|in it|that (?:interval|segment|stretch|region|window|part)) /;
 const WHOLE = / (?:overall|global|globally|entire|whole|full series) /;
 const DOWN = new RegExp(` (?:${FALL}|below|under|downward) `);
 const UP = new RegExp(` (?:${RISE}|above|over|upward) `);
+const DIP = / (?:dips?|dipped|dipping|troughs?|plunges|plunged|local minimum|lowest) /;
+const PEAK = / (?:peaks?|peaked|peaking|surges|surged|shoots|local maximum|highest) /;
 const EXCEPT =
   / (?:apart from|except|other than|otherwise|aside from|excluding|outside of|elsewhere|the rest) /;
 const MOSTLY =
@@ -346,7 +360,7 @@ export function claimsOf(text: string, names: readonly string[] = ['value']): Cl
         !(printed.span[0] >= scanFrom && printed.span[1] <= scanTo) &&
         !(printed.span[0] >= pathFrom && printed.span[1] <= pathTo),
     ).length;
-    if (claims.length < MOST_CLAIMS && /\p{L}/u.test(sentence.text.replaceAll('N', ''))) {
+    if (claims.length < MOST_CLAIMS && !sentence.asks && /\p{L}/u.test(sentence.text.replaceAll('N', ''))) {
       const read = claimsOfSentence(text, sentence, { mentions, channel, last });
       claims.push(...read.claims.slice(0, MOST_CLAIMS - claims.length));
       last = read.places.at(-1)?.interval ?? last;
@@ -427,6 +441,7 @@ function claimsOfSentence(
     const inner = place !== null && stated.length === 0;
     for (const number of used) taken.add(number);
     const end = match.index + match[0].length;
+    if (isDoubted(sentence, match.index, end)) return;
     const said = sentence.text.slice(groups.v?.[0] ?? 0, groups.v?.[1] ?? 0);
     const before = `${sentence.text.slice(Math.max(0, match.index - 24), match.index)} `.replace(
       /^[^ ]*/,
@@ -453,7 +468,7 @@ function claimsOfSentence(
         within: null,
         channel: channelAt(around, match.index),
         span: spanOf(sentence, match.index + 1, end),
-        ...(DOWN.test(match[0]) ? { falls: true } : UP.test(match[0]) ? { falls: false } : {}),
+        ...directionOf(rule, match[0]),
         uses: used.map(({ span }) => span),
       },
     });
@@ -467,6 +482,7 @@ function claimsOfSentence(
       // "Flat line" of "flat line 2 sd" is no shape.
       const within = used.length === 0 && drafts.some((draft) => match.index < draft.end && end > draft.at);
       if (within || used.some((number) => taken.has(number))) continue;
+      if (isProse(sentence, match.index, end)) continue;
       for (const number of used) taken.add(number);
       drafts.push({
         at: match.index,
@@ -540,6 +556,35 @@ function claimsOfSentence(
       };
     });
   return { claims: [...claims, ...located].sort((a, b) => a.span[0] - b.span[0]), places };
+}
+
+/** Returns the direction that the words of a statement have; of a value also dips and peaks have one. */
+function directionOf({ quantity }: Pattern, words: string): { falls?: boolean } {
+  const isDip = quantity === 'value' && DIP.test(words);
+  const isPeak = quantity === 'value' && PEAK.test(words);
+  if (isDip && isPeak) return {};
+  if (DOWN.test(words) || isDip) return { falls: true };
+  return UP.test(words) || isPeak ? { falls: false } : {};
+}
+
+/** Returns true for a statement that its clause doubts, denies or supposes, or that lists other numbers beside its own. */
+function isDoubted(sentence: Sentence, at: number, end: number): boolean {
+  const { text } = sentence;
+  const [from] = clauseOf(sentence, at);
+  const behind = text.slice(end, end + 80);
+  return DOUBTED.test(`${text.slice(from, at)} `) || REFUTED.test(behind) || LISTED.test(behind);
+}
+
+/** Returns true for the words of a trace's statement in a sentence that denies them, or compares a size with the mean. */
+function isProse(sentence: Sentence, at: number, end: number): boolean {
+  const { text } = sentence;
+  const [from] = clauseOf(sentence, at);
+  const before = `${text.slice(from, at)} `;
+  return (
+    NEGATED.test(before) ||
+    DOUBTED.test(before) ||
+    /^ (?:above|below|from|away|off|over) /.test(text.slice(end))
+  );
 }
 
 const BOUNDS = new Set(['range', 'kept range', 'swing']);
@@ -699,8 +744,8 @@ function modifiers(
   return { relation: 'is', negated: denied || / (?:no|not) (?:a |the )?$/.test(before), hedged };
 }
 
-function spanOf({ tokens, span }: Sentence, from: number, to: number): readonly [number, number] {
-  const sentence = { text: '', tokens, span };
+function spanOf(sentence: Sentence, from: number, to: number): readonly [number, number] {
+  const { tokens } = sentence;
   const first = tokens[tokenAt(sentence, from)]!;
   const last = tokens[tokenAt(sentence, Math.max(from, to - 1))]!;
   return [first.span[0], last.span[1]];

@@ -18,6 +18,8 @@ export interface Sentence {
   /** Tokens with their place in `text`, ascending. */
   readonly tokens: readonly SentenceToken[];
   readonly span: readonly [start: number, end: number];
+  /** True where it ends with a question mark. */
+  readonly asks: boolean;
 }
 
 interface SentenceToken {
@@ -135,8 +137,8 @@ const isSign = (character: string | undefined): boolean =>
 /** Splits a text into sentences, empty ones left out. */
 export function* sentences(text: string): Generator<Sentence> {
   let pieces: Piece[] = [];
-  const finish = function* (): Generator<Sentence> {
-    if (pieces.length > 0) yield sentenceOf(pieces);
+  const finish = function* (asks = false): Generator<Sentence> {
+    if (pieces.length > 0) yield sentenceOf(pieces, asks);
     pieces = [];
   };
   TOKEN.lastIndex = 0;
@@ -164,7 +166,7 @@ export function* sentences(text: string): Generator<Sentence> {
       const stop =
         (sign === '.' && (next === undefined || /\s|<|\*|\)/.test(next))) || sign === '!' || sign === '?';
       if (!stop) pieces.push({ text: SAME[sign!] ?? sign!, number: null, span: [start, end] });
-      else if (sign !== '.' || !ABBREVIATED.has(pieces.at(-1)?.text ?? '')) yield* finish();
+      else if (sign !== '.' || !ABBREVIATED.has(pieces.at(-1)?.text ?? '')) yield* finish(sign === '?');
     }
     if (pieces.length >= MOST_TOKENS) yield* finish();
   }
@@ -219,7 +221,7 @@ function pushNumber(pieces: Piece[], text: string, number: PrintedNumber): void 
   pieces.push({ text: 'N', number: { ...number, value, span }, span });
 }
 
-function sentenceOf(pieces: readonly Piece[]): Sentence {
+function sentenceOf(pieces: readonly Piece[], asks: boolean): Sentence {
   let text = '';
   const tokens = pieces.map((piece): SentenceToken => {
     text += ' ';
@@ -227,7 +229,7 @@ function sentenceOf(pieces: readonly Piece[]): Sentence {
     text += piece.text;
     return { at, number: piece.number, span: piece.span };
   });
-  return { text: `${text} `, tokens, span: [pieces[0]!.span[0], pieces.at(-1)!.span[1]] };
+  return { text: `${text} `, tokens, span: [pieces[0]!.span[0], pieces.at(-1)!.span[1]], asks };
 }
 
 /** Index of the token that covers a place in the sentence's text, or the one before it. */
