@@ -267,7 +267,8 @@ export class ClaimChecker {
     this.#channels = subject.channels.map((values, c) => new Channel(values, subject.plotted?.[c]));
   }
 
-  check(claim: Claim): Verdict {
+  check(stated: Claim): Verdict {
+    const claim = this.#placed(stated);
     const { numbers, statement } = claim;
     if (claim.scan !== undefined) return this.#scan(claim);
     if (numbers.some(({ value }) => !Number.isFinite(value))) return unchecked('not a finite number');
@@ -296,6 +297,20 @@ export class ClaimChecker {
       return judged(false, null, `the stretch ${claim.within.join(' to ')} is empty`);
     }
     return this.#number(claim, channel);
+  }
+
+  /** Turns the stretch of a claim into indices of this series. */
+  #placed(claim: Claim): Claim {
+    const { within, share } = claim;
+    const { length } = this;
+    if (share !== undefined) {
+      return { ...claim, within: [Math.round(share[0] * length), Math.round(share[1] * length)] };
+    }
+    if (within === null || (within[0] >= 0 && within[1] < Infinity)) return claim;
+    return {
+      ...claim,
+      within: [within[0] < 0 ? length + within[0] : within[0], Math.min(within[1], length)],
+    };
   }
 
   #beyond(index: number): Verdict {

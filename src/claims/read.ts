@@ -37,8 +37,10 @@ export interface Claim {
   readonly negated: boolean;
   /** Sample that the claim is about. */
   readonly at: PrintedNumber | null;
-  /** Stretch that the claim is about, half-open; null: the series. */
+  /** Stretch that the claim is about, half-open; null: the series. From −n: the last n samples; to ∞: to the end. */
   readonly within: Interval | null;
+  /** Stretch as shares of the length, for "the first half"; absent otherwise. */
+  readonly share?: Interval;
   /** Index of the channel; null where the text does not say which of several. */
   readonly channel: number | null;
   /** Place in the text. */
@@ -283,22 +285,69 @@ const INTERVAL = compiled(
   `(?:between (?:about )?${INDEX}(?<a>N and (?:about )?${INDEX}N)|(?<b>(?:\\[|\\() N (?:,|–|to) N (?:\\]|\\)))|(?<d>(?:starts?|begins?|starting|beginning)(?: (?:at|from|around|about)){1,2} ${INDEX}N(?: (?:,|and|then|it)){0,2} (?:ends?|ending|finishes|lasts?|lasting|extends|continues|stops)(?: (?:at|to|until|around|about)){1,2} ${INDEX}N)|(?<c>N (?:to|–|until|through|till) (?:about )?${INDEX}N))`,
 );
 const POINT = compiled(
-  `(?:(?:at|@|index|indices|step|position|,|and|(?:spike|outlier|anomaly|peak|dip) (?:near|around)) (?:about )?${INDEX}|(?:near|around) (?:about )?(?:the )?${CUE} (?:number |= )?)(?<v>N)(?! (?:%|hz|ms|times|samples per))`,
+  `(?:(?:at|@|index|indices|step|position|,|and|(?:spike|outlier|anomaly|peak|dip) (?:near|around)) (?:about )?${INDEX}|(?:near|around) (?:about )?(?:the )?${CUE} (?:number |= )?)(?<v>N)(?! (?:%|hz|ms|times|samples per|: N))`,
 );
 const SIDE = new RegExp(
   ` (?:before|after|until|since|from|beyond|past) (?:about )?(?:the )?(?:${CUE}) (?:= |number )?N `,
   'u',
 );
+/** Parts of the series in words; the number is an index, or of samples at one end. */
+const PART = compiled(
+  `(?:(?<share>(?:first|second|third|fourth|middle|last|final|latter) (?:half|third|quarter))(?! of (?:the |each |every |an? )?(?!series|signal|data|record|recording|plot|time|samples))` +
+    `|(?<first>(?:first|initial)|last|final) (?:about )?(?<n>N) ${SAMPLES}` +
+    `|(?:(?<before>before|until|till|prior to)|after|beyond|past|since) (?:about )?(?<i>${INDEX}N)` +
+    `|(?:from|starting (?:at|from)) (?:about )?(?<j>${INDEX}N) (?:on|onwards?|to the end)` +
+    `|(?:up to|(?<from>from|as of|starting (?:at|from)(?= (?:the )?${CUE} N ,))) (?:about )?(?:the )?(?<k>${CUE} (?:number |= )?N)(?! (?:to|–|until|through|till|and) )` +
+    `|for (?:all )?${CUE} (?:(?<below><|≤|below|under|before|less than|smaller than|up to)|>|≥|above|over|after|beyond|greater than|larger than)(?: =)? (?<l>N))` +
+    `(?! (?:%|times|N|/|:|–|(?:full |complete )?(?:cycles?|periods?|oscillations?|repetitions?|waves?|beats?|days?|hours?|weeks?|minutes?|seconds?|months?|years?|spikes?|peaks?|anomal\\w{1,4})))`,
+);
+const PART_CUE =
+  / (?:half|third|quarter|first|initial|last|final|before|until|till|prior|after|beyond|past|since|from|starting|up|of|for) /;
+const SHARES: Readonly<Record<string, number>> = {
+  ...{ first: 0, second: 1, third: 2, fourth: 3 },
+  ...{ middle: 1, last: -1, final: -1, latter: -1 },
+};
+const WHOLE_PARTS: Readonly<Record<string, number>> = { half: 2, third: 3, quarter: 4 };
+const EVENT = words(
+  `shifts? drop jump spikes? step change peaks? burst anomal\\w{1,5} outliers? event gap rise fall dip end beginning start segments?
+  part section region phase cycles? plateau baseline interval window middle`,
+);
+const OF_EVENT = `(?:after|before|during|between|since|until|without|at|in|inside|within|on|of|for|outside|towards)(?: (?:the|its|this|that|each|every|an?|any|all))?(?: [a-z]{1,12}){0,2} ${EVENT}`;
+/** Words before a level in its clause that limit it to a part of the series that no number names. */
+const LIMITED = new RegExp(
+  ` (?:local|locally|residuals?|detrended|de-trended|differenced|smoothed|moving|rolling|running|within each|weekdays?|weekends?|nights?|days|(?:removing|subtracting) (?:the|its|an?|this)|${OF_EVENT}|(?:plateau|baseline|segment|anomaly)(?: [a-z]{1,12}){0,2}) `,
+);
+/** The same behind it. */
+const LIMITED_BEHIND = new RegExp(`^(?: ${SAMPLES})?(?: \\))? ${OF_EVENT} `);
+/** Words directly before a statement about the series as a whole, and about what is usual there. */
+const OVERALL = / (?:overall|global|whole|total|entire)(?: [a-z]{1,12})? $/;
+const USUAL_ONE = / (?:usual|normal|typical|regular)(?: [a-z]{1,12})? $/;
 
 const ANOMALOUS =
   / (?:anomal\w{0,9}|spikes?|spiking|outliers?|unusual\w{0,2}|abnormal\w{0,4}|departs?|departure|(?<! standard )deviat\w{1,4}|discords?|irregular\w{0,4}|flagged|suspicious|odd|disrupt\w{0,4}|distort\w{0,4}|breaks?|glitch|flaw|atypical|unlike|faulty|stands? out|decides|different from) /;
-const DENIED =
-  / (?:(?:no|without|not an?|not any) (?:[^ ]{1,20} ){0,2}(?:anomal\w{0,9}|spikes?|outliers?|departure|discords?|deviat\w{1,4})|(?:looks?|is|are|stays?|remains?|appears?) normal)(?: [^ ]{1,20}){0,4} $/u;
+const DENIED = new RegExp(
+  ` (?:no|not|n't|nothing|none|never|without|neither|nor)(?! (?:only|just|doubt|longer)) (?:(?!and |but |with |[,;:] )[^ ]{1,20} ){0,3}${ANOMALOUS.source.slice(1)}`,
+);
+/** Words by which a clause with a word of `ANOMALOUS` does not call a stretch anomalous; the first ones deny that it is. */
+const EXCLUDED = / (?:ruled out|excluded) /;
+const CALM =
+  / (?:(?:is|are|was|were|looks?|seems?|appears?|stays?|remains?|behaves?|oscillates?|continues?|repeats?)(?: [a-z]{1,12})? (?:normal|normally|regular|regularly|stable|fine)|(?:regular|periodic|recurring|repeating|repeated)(?: [a-z-]{1,12})? (?:spikes?|outliers?)) /;
+/** Words before a stretch by which it is what others are compared with, or bounds of a value. */
+const COMPARED =
+  / (?:unlike|(?:compared|contrast|relative|similar) (?:to|with)|than (?=in |at |from |between |the ))(?: (?!,)[^ ]{1,12}){0,3} $/;
+const CHANGES = new RegExp(
+  ` (?:${RISE}|${FALL}|jumps?|jumped|shifts?|shifted|changes?|changed|goes|moves|drifts|switches)(?: [a-z]{1,12})? from $`,
+);
 /** Words before a statement in its clause by which it is doubted, denied, supposed or still to be checked. */
 const DOUBTED =
   / (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case|clear|sure)|no (?:sign|evidence|indication|hint) (?:that|of)|doubt\w{0,4}|if|whether|unless|suppos\w{1,4}|assum\w{1,5}|hypothe\w{1,8}|imagine|maybe|perhaps|possibly|presumably|guess|might|may|could|would|should|(?:look|search|check|test)\w{0,3} for) /;
 /** Denial of the words that follow it. */
 const NEGATED = / (?:no|not|never|without|nor|neither)(?: [^ ]{1,20}){0,2} $/;
+/** Those that leave it possible. */
+const MODAL = / (?:maybe|perhaps|possibly|presumably|guess|might|may|could|would|should) /;
+/** Denial of a statement a few words before it; directly before it, it is denied. */
+const REMOTELY_DENIED =
+  / (?:no|not|never|without|nor|neither|hardly)(?! (?:only|just|doubt))(?: (?!and |but |with )[a-z][^ ,;:()]*){1,3} $/;
 /** Words behind a statement by which it is denied. */
 const REFUTED =
   /^(?: [^ ;.N]{1,20}){0,4} (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case)|ruled out|excluded|unlikely|impossible|implausible|doubtful) /;
@@ -315,17 +364,24 @@ const UP = new RegExp(` (?:${RISE}|above|over|upward) `);
 const DIP = / (?:dips?|dipped|dipping|troughs?|plunges|plunged|local minimum|lowest) /;
 const PEAK = / (?:peaks?|peaked|peaking|surges|surged|shoots|local maximum|highest) /;
 const EXCEPT =
-  / (?:apart from|except|other than|otherwise|aside from|excluding|outside of|elsewhere|the rest) /;
+  / (?:apart from|except|other than|otherwise|aside from|excluding|outside|elsewhere|rest|remaining|without|besides|(?:all|every) other) /;
 const MOSTLY =
   / (?:mostly|mainly|usually|typically|generally|normally|most of the time|(?:most|(?:about|nearly|almost) all)(?: of)?(?: the)? (?:values|points|samples|readings)) /;
 const CLAUSE = / (?:;|while|whereas|but|however) /gu;
+/** Borders of a contrast, and of what is said of one place. */
+const CONTRAST = / (?:while|whereas|but|however|though|although|, then) /gu;
+const PLACE_CLAUSE =
+  / (?:;|while|whereas|but|however|though|although|, then|, and(?! (?:N|at|near|around|index|indices|from|between|to|another) )) /gu;
 
 interface Place {
   readonly interval: Interval;
   readonly numbers: readonly PrintedNumber[];
   readonly at: number;
   readonly end: number;
-  readonly denied: boolean;
+  /** True for a part of the series that limits what is said ("before index 200"), and is no place itself. */
+  readonly isPart: boolean;
+  /** As `Claim.share`. */
+  readonly share?: Interval;
 }
 
 const isIndex = ({ value, rounding }: PrintedNumber): boolean =>
@@ -363,7 +419,7 @@ export function claimsOf(text: string, names: readonly string[] = ['value']): Cl
     if (claims.length < MOST_CLAIMS && !sentence.asks && /\p{L}/u.test(sentence.text.replaceAll('N', ''))) {
       const read = claimsOfSentence(text, sentence, { mentions, channel, last });
       claims.push(...read.claims.slice(0, MOST_CLAIMS - claims.length));
-      last = read.places.at(-1)?.interval ?? last;
+      last = read.places.findLast(({ isPart }) => !isPart)?.interval ?? last;
     }
     const named = new Set(mentions.map((mention) => mention.channel));
     if (named.size > 0 && names.length > 1) channel = named.size === 1 ? [...named][0]! : null;
@@ -430,7 +486,7 @@ function claimsOfSentence(
   around: Around,
 ): { claims: Claim[]; places: Place[] } {
   const taken = new Set<PrintedNumber>();
-  const drafts: { claim: Claim; at: number; end: number; isLevel: boolean }[] = [];
+  const drafts: Draft[] = [];
   const add = (rule: Pattern, match: RegExpExecArray): void => {
     const groups = match.indices!.groups!;
     const stated = rangeOf(sentence, groups.v);
@@ -466,7 +522,7 @@ function claimsOfSentence(
         negated,
         at: place,
         within: null,
-        channel: channelAt(around, match.index),
+        channel: channelAt(around, sentence, match.index, end),
         span: spanOf(sentence, match.index + 1, end),
         ...directionOf(rule, match[0]),
         uses: used.map(({ span }) => span),
@@ -494,7 +550,7 @@ function claimsOfSentence(
           numbers: statement.numbers.flat(),
           at: null,
           within: null,
-          channel: channelAt(around, match.index),
+          channel: channelAt(around, sentence, match.index, end),
           span: spanOf(sentence, match.index + 1, end),
           uses: used.map(({ span }) => span),
           statement,
@@ -511,51 +567,115 @@ function claimsOfSentence(
   for (const place of places) for (const number of place.numbers) taken.add(number);
   // "No anomaly between …" counts none there.
   const counted = drafts.filter(
-    ({ claim }) => claim.quantity !== 'anomalies' || claim.numbers[0]!.value > 0 || places.length === 0,
+    ({ claim }) =>
+      claim.quantity !== 'anomalies' || claim.numbers[0]!.value > 0 || places.every(({ isPart }) => isPart),
   );
-  const claims = counted.map(({ claim: read, at, end, isLevel }): Claim => {
-    const claim = ofMost(read, sentence, at, end);
-    if (claim.at !== null || claim.statement !== undefined || WHOLE_SERIES.has(claim.quantity)) return claim;
-    const [from, to] = clauseOf(sentence, at);
-    const inside = places.filter(
-      (place) => place.at >= from && place.at < to && place.interval[1] > place.interval[0] + 1,
-    );
-    const near = inside.filter((place) => place.at < at).at(-1) ?? inside.find((place) => place.at >= end);
-    const clause = ` ${sentence.text.slice(from, to)} `;
-    const left = near === undefined ? '' : ` ${sentence.text.slice(from, near.at)} `;
-    const excepted =
-      near !== undefined && isLevel && EXCEPT.test(left) && !inside.some((place) => place.at < near.at);
-    if (near !== undefined && !excepted) {
-      return {
-        ...claim,
-        within: near.interval,
-        uses: [...claim.uses, ...near.numbers.map(({ span }) => span)],
-      };
-    }
-    if (SIDE.test(clause) || (EXCEPT.test(clause) && isLevel))
-      return { ...claim, quantity: `${claim.quantity} of a part` };
-    const here = HERE.test(clause) && !WHOLE.test(clause) ? around.last : null;
-    return here === null ? claim : { ...claim, within: here };
-  });
+  const claims = counted.map((draft) => placed(draft, sentence, places, around));
   const departs = ANOMALOUS.test(sentence.text);
   const located = places
-    .filter(({ interval }) => departs || !claims.some(({ within }) => within === interval))
-    .map(({ interval, numbers, at, end, denied }): Claim => {
+    .filter(
+      ({ interval, isPart }) => !isPart && (departs || !claims.some(({ within }) => within === interval)),
+    )
+    .map((place): Claim => {
+      const { interval, numbers, at, end } = place;
       const lead = ` ${sentence.text.slice(Math.max(0, at - 16), at)} `;
+      const called = departs ? calledAnomalous(sentence, place) : null;
       return {
         ...PLAIN,
-        quantity: departs ? 'anomaly' : 'place',
+        quantity: called === null ? 'place' : 'anomaly',
         numbers,
-        hedged: departs && (HEDGE.test(lead) || HEDGE.test(sentence.text.slice(at, end))),
-        negated: departs && denied,
+        hedged:
+          called === 'perhaps' ||
+          (called !== null && (HEDGE.test(lead) || HEDGE.test(sentence.text.slice(at, end)))),
+        negated: called === 'no',
         at: null,
         within: interval,
-        channel: channelAt(around, at),
+        channel: channelAt(around, sentence, at, end),
         span: spanOf(sentence, at + 1, end),
         uses: numbers.map(({ span }) => span),
       };
     });
   return { claims: [...claims, ...located].sort((a, b) => a.span[0] - b.span[0]), places };
+}
+
+/** Claim as its pattern reads it, before the places of its sentence are known. */
+interface Draft {
+  readonly claim: Claim;
+  readonly at: number;
+  readonly end: number;
+  readonly isLevel: boolean;
+}
+
+/** Quantities of the whole series that may yet be said of a part. */
+const COUNTS = new Set(['anomalies', 'missing', 'gaps']);
+
+/** Limits a claim to the stretch that its clause names; its quantity is "of a part" where that is not known. */
+function placed(
+  { claim: stated, at, end, isLevel }: Draft,
+  sentence: Sentence,
+  places: readonly Place[],
+  around: Around,
+): Claim {
+  const { text } = sentence;
+  const claim = ofMost(stated, sentence, at, end);
+  const ofPart = { ...claim, quantity: `${claim.quantity} of a part` };
+  if (claim.at !== null || claim.statement !== undefined) return claim;
+  const [from, to] = clauseOf(sentence, at);
+  const clause = ` ${text.slice(from, to)} `;
+  const lead = `${text.slice(from, at)} `;
+  const inside = places.filter(
+    (place) =>
+      place.at >= from && place.at < to && (place.isPart || place.interval[1] > place.interval[0] + 1),
+  );
+  if (WHOLE_SERIES.has(claim.quantity)) {
+    const isLimited =
+      EXCEPT.test(clause) || LIMITED_BEHIND.test(text.slice(end, to)) || inside.some(({ isPart }) => isPart);
+    return COUNTS.has(claim.quantity) && isLimited ? ofPart : claim;
+  }
+  if (OVERALL.test(lead) || claim.quantity === 'usual range') return claim;
+  if (USUAL_ONE.test(lead)) return isLevel ? ofPart : claim;
+  const behind = inside.find((place) => place.at >= end);
+  const follows =
+    behind !== undefined &&
+    /^(?: [^ ,;]{1,12})?$/.test(text.slice(end, behind.at)) &&
+    !/ and$/.test(text.slice(end, behind.at));
+  const near = follows
+    ? behind
+    : (inside.filter((place) => place.at < at + 1).at(-1) ?? inside.find((place) => place.at > at));
+  if (near !== undefined) {
+    const left = ` ${text.slice(from, near.at)} `;
+    if (EXCEPT.test(left) && !inside.some((place) => place.at < near.at)) return ofPart;
+    const uses = [...claim.uses, ...near.numbers.map(({ span }) => span)];
+    return near.share === undefined
+      ? { ...claim, within: near.interval, uses }
+      : { ...claim, share: near.share, uses };
+  }
+  if (SIDE.test(clause) || (EXCEPT.test(clause) && isLevel)) return ofPart;
+  const here = HERE.test(clause) && !WHOLE.test(clause) ? around.last : null;
+  if (here !== null) return { ...claim, within: here };
+  const isLimited =
+    LIMITED.test(`${lead}${text.slice(at + 1, end)} `) || LIMITED_BEHIND.test(text.slice(end, to));
+  return isLimited && (isLevel || claim.quantity === 'slope') && !(claim.quantity === 'from to')
+    ? ofPart
+    : claim;
+}
+
+/** Returns whether the words around a place call it anomalous; null where they do neither so nor deny it. */
+function calledAnomalous(sentence: Sentence, { at, interval }: Place): 'yes' | 'perhaps' | 'no' | null {
+  const { text } = sentence;
+  const [from, to] = clauseOf(sentence, at, PLACE_CLAUSE);
+  const [start] = clauseOf(sentence, at, CONTRAST);
+  const own = ` ${text.slice(from, to)} `;
+  const lead = `${text.slice(from, at)} `;
+  if (EXCEPT.test(` ${lead}`) || COMPARED.test(` ${lead}`)) return null;
+  if (interval[1] > interval[0] + 1 && CHANGES.test(` ${lead}`)) return null;
+  const said = ANOMALOUS.test(own) ? own : CALM.test(own) ? '' : ` ${text.slice(start, from)} `;
+  if (!ANOMALOUS.test(said)) return null;
+  if (DENIED.test(said) || EXCLUDED.test(said)) return 'no';
+  if (CALM.test(said)) return null;
+  const doubt = DOUBTED.exec(` ${text.slice(start, at)} `)?.[0];
+  if (doubt === undefined) return 'yes';
+  return MODAL.test(doubt) ? 'perhaps' : null;
 }
 
 /** Returns the direction that the words of a statement have; of a value also dips and peaks have one. */
@@ -571,8 +691,9 @@ function directionOf({ quantity }: Pattern, words: string): { falls?: boolean } 
 function isDoubted(sentence: Sentence, at: number, end: number): boolean {
   const { text } = sentence;
   const [from] = clauseOf(sentence, at);
+  const before = `${text.slice(from, at)} `;
   const behind = text.slice(end, end + 80);
-  return DOUBTED.test(`${text.slice(from, at)} `) || REFUTED.test(behind) || LISTED.test(behind);
+  return DOUBTED.test(before) || REMOTELY_DENIED.test(before) || REFUTED.test(behind) || LISTED.test(behind);
 }
 
 /** Returns true for the words of a trace's statement in a sentence that denies them, or compares a size with the mean. */
@@ -751,56 +872,99 @@ function spanOf(sentence: Sentence, from: number, to: number): readonly [number,
   return [first.span[0], last.span[1]];
 }
 
-function clauseOf({ text }: Sentence, at: number): readonly [number, number] {
+function clauseOf({ text }: Sentence, at: number, border = CLAUSE): readonly [number, number] {
   let from = 0;
-  for (const match of text.matchAll(CLAUSE)) {
+  for (const match of text.matchAll(border)) {
     if (match.index > at) return [from, match.index];
     from = match.index + 1;
   }
   return [from, text.length];
 }
 
-function channelAt({ mentions, channel }: Around, at: number): number | null {
-  const before = mentions.filter((mention) => mention.at <= at).at(-1);
-  return (before ?? mentions[0])?.channel ?? channel;
+/** Words before a channel's name by which others are compared with it, and by which a number is its own. */
+const OTHER_CHANNEL =
+  / (?:than|unlike|(?:compared|relative|contrast|contrary) (?:to|with))(?: (?:the|that|of|in|for))* $/;
+const OWN_CHANNEL = / (?:in|for|of) (?:the )?$/;
+
+/** Returns the channel of a statement: one named in it, or behind it up to the next comma, or the last one before. */
+function channelAt(
+  { mentions, channel }: Around,
+  { text }: Sentence,
+  at: number,
+  end: number,
+): number | null {
+  if (mentions.length === 0) return channel;
+  const leads = (mention: Mention, words: RegExp): boolean =>
+    words.test(` ${text.slice(Math.max(0, mention.at - 24), mention.at + 1)}`);
+  const own = mentions.filter((mention) => !leads(mention, OTHER_CHANNEL));
+  const comma = text.slice(end).search(/ [,;] /);
+  const clauseEnd = comma < 0 ? text.length : end + comma;
+  const named =
+    own.filter((mention) => mention.at > at && mention.at < end).at(-1) ??
+    own.find((mention) => mention.at >= end - 1 && mention.at < clauseEnd && leads(mention, OWN_CHANNEL)) ??
+    own.filter((mention) => mention.at <= at).at(-1);
+  return (named ?? own[0] ?? mentions[0])?.channel ?? channel;
 }
 
-/** Finds intervals and indices that no other claim has taken. */
+/** Finds intervals, parts and indices that no other claim has taken. */
 function placesOf(sentence: Sentence, taken: ReadonlySet<PrintedNumber>): Place[] {
+  const { text } = sentence;
   const places: Place[] = [];
-  if (sentence.tokens.every(({ number }) => number === null || taken.has(number))) return places;
+  const isFree = sentence.tokens.some(({ number }) => number !== null && !taken.has(number));
+  const hasParts = PART_CUE.test(text);
+  if (!isFree && !hasParts) return places;
   const used = new Set(taken);
-  const denied = (at: number): boolean => {
-    const [from] = clauseOf(sentence, at);
-    return DENIED.test(`${sentence.text.slice(from, at)} `);
+  const add = (
+    match: RegExpExecArray,
+    interval: Interval,
+    numbers: readonly PrintedNumber[],
+    part = {},
+  ): void => {
+    for (const number of numbers) used.add(number);
+    const end = match.index + match[0].length;
+    places.push({ interval, numbers, at: match.index, end, isPart: false, ...part });
   };
-  for (const match of matchesOf(INTERVAL, sentence.text)) {
+  for (const match of isFree ? matchesOf(INTERVAL, text) : []) {
     const groups = match.indices!.groups!;
     const bracketed = groups.b !== undefined;
     const [first, second, more] = numbersIn(sentence, groups.a ?? groups.b ?? groups.c ?? groups.d!);
     if (first === undefined || second === undefined || more !== undefined) continue;
     if (used.has(first) || used.has(second) || !isIndex(first) || !isIndex(second)) continue;
     if (first.value >= second.value && !bracketed) continue;
-    used.add(first);
-    used.add(second);
-    const interval = [first.value, second.value] as const;
-    const end = match.index + match[0].length;
-    places.push({ interval, numbers: [first, second], at: match.index, end, denied: denied(match.index) });
+    add(match, [first.value, second.value], [first, second]);
   }
-  for (const match of matchesOf(POINT, sentence.text)) {
+  for (const match of hasParts ? matchesOf(PART, text) : []) {
+    const { share, first, before, from, below, n, ...ends } = match.indices!.groups!;
+    if (share !== undefined) {
+      const [which, part] = text.slice(...share).split(' ') as [string, string];
+      const count = WHOLE_PARTS[part]!;
+      const index = SHARES[which]!;
+      const k = index < 0 ? count - 1 : index;
+      if (k >= count || (which === 'middle' && count !== 3)) continue;
+      add(match, [0, 1], [], { isPart: true, share: [k / count, (k + 1) / count] });
+      continue;
+    }
+    const [number] = numbersIn(sentence, n ?? ends.i ?? ends.j ?? ends.k ?? ends.l!);
+    if (number === undefined || used.has(number) || !isIndex(number)) continue;
+    const { value } = number;
+    const isFirst =
+      n !== undefined
+        ? first !== undefined
+        : ends.j === undefined &&
+          (ends.k !== undefined ? from === undefined : (before ?? below) !== undefined);
+    const interval = isFirst
+      ? ([0, value] as const)
+      : n !== undefined
+        ? ([-value, Infinity] as const)
+        : ([value, Infinity] as const);
+    add(match, interval, [number], { isPart: true });
+  }
+  for (const match of isFree ? matchesOf(POINT, text) : []) {
     const [number] = rangeOf(sentence, match.indices!.groups!.v);
     if (number === undefined || used.has(number) || !isIndex(number)) continue;
     const listed = / (?:,|and) N$/.test(match[0]) || /^ (?:,|and) /.test(match[0]);
     if (listed && places.every(({ numbers }) => numbers.length === 2)) continue;
-    used.add(number);
-    const end = match.index + match[0].length;
-    places.push({
-      interval: [number.value, number.value + 1],
-      numbers: [number],
-      at: match.index,
-      end,
-      denied: denied(match.index),
-    });
+    add(match, [number.value, number.value + 1], [number]);
   }
   return places.sort((a, b) => a.at - b.at);
 }

@@ -85,10 +85,10 @@ const factOf = ({ quantity, channel, statement }: Claim): string =>
   `${quantity} ${statement?.phrase.literals.join('_') ?? ''} ${channel}`;
 
 /** Text of a claim's contents: two claims of one fact with the same contents are the same claim. */
-const contentsOf = ({ numbers, statement, at, within, negated, relation }: Claim): string =>
+const contentsOf = ({ numbers, statement, at, within, share, negated, relation }: Claim): string =>
   JSON.stringify([
     numbers.map(({ value }) => value),
-    ...[statement?.contents, at?.value, within, negated, relation],
+    ...[statement?.contents, at?.value, within, share, negated, relation],
   ]);
 
 /** Key of a stated departure without its size: kind and direction. */
@@ -104,9 +104,9 @@ const SAME_DIGITS = 2;
  * whether it is hedged; the mean as 2.333 and as 2.334 is one truth, as is one annotated anomaly with two starts.
  */
 function truthOf(claim: Claim, { actual }: Verdict): string {
-  const { quantity, statement, at, within, hedged, negated, relation, range } = claim;
+  const { quantity, statement, at, within, share, hedged, negated, relation, range } = claim;
   if (statesDeparture(claim)) return '';
-  const place = quantity === 'anomaly' && !negated ? actual : [at?.value, within];
+  const place = quantity === 'anomaly' && !negated ? actual : [at?.value, within, share];
   const contents = statement?.contents.map((content) =>
     typeof content === 'number' ? content.toPrecision(SAME_DIGITS) : content,
   );
@@ -464,13 +464,13 @@ function contradictionsOf(claims: readonly Claim[]): (readonly [Claim, Claim])[]
   const first = new Map<string, Claim>();
   const pairs: [Claim, Claim][] = [];
   for (const claim of claims) {
-    const { quantity, at, within, channel, relation, negated, numbers, range } = claim;
+    const { quantity, at, within, share, channel, relation, negated, numbers, range } = claim;
     if (relation !== 'is' || negated || range || claim.statement !== undefined || numbers.length !== 1)
       continue;
     if (quantity === 'anomaly' || quantity === 'place' || quantity === 'z' || quantity.endsWith(' of a part'))
       continue;
     // A value belongs to its index; other quantities do not.
-    const key = `${quantity} ${quantity === 'value' ? at?.value : ''} ${within} ${channel}`;
+    const key = `${quantity} ${quantity === 'value' ? at?.value : ''} ${within} ${share} ${channel}`;
     const before = first.get(key);
     if (before === undefined) first.set(key, claim);
     else if (!compatible(before, claim)) pairs.push([before, claim]);
