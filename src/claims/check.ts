@@ -75,6 +75,8 @@ const WIDE = 1.2;
 const PLACE = 0.02;
 /** Samples on either side of an index that are around it. */
 const AROUND = 10;
+/** Standard deviations from which a point is a spike, at least: white noise stays below √(2 ln N) of them. */
+const FAR = 4.5;
 const PARTS = { slope: 0.05, amplitude: 0.1, noise: 0.1, times: 0.25 } as const;
 /** Overlap from which two stretches are the same. */
 export const SAME_STRETCH = 0.5;
@@ -296,7 +298,15 @@ export class ClaimChecker {
     if (claim.within !== null && claim.within[0] >= claim.within[1]) {
       return judged(false, null, `the stretch ${claim.within.join(' to ')} is empty`);
     }
-    return this.#number(claim, channel);
+    const verdict = this.#number(claim, channel);
+    if (claim.percent !== true || verdict.verdict !== 'false') return verdict;
+    const values = claim.numbers.map((number) => ({
+      ...number,
+      value: 100 * number.value,
+      rounding: 100 * number.rounding,
+    }));
+    const inPercent = this.#number({ ...claim, numbers: values }, channel);
+    return inPercent.verdict === 'true' ? inPercent : verdict;
   }
 
   /** Turns the stretch of a claim into indices of this series. */
@@ -454,15 +464,22 @@ export class ClaimChecker {
         return this.#count(claim, channel.bridged!.longest, 'points in the longest gap');
       case 'spikes': {
         const [from, to] = within ?? [0, this.length];
-        const runsBeyond = (middle: number, limit: number): number => {
-          const isFar = (i: number): boolean => Math.abs(channel.values[i]! - middle) > limit;
+        if (stated.value === 0 && this.subject.intervals?.length === 0) {
+          return judged(!claim.negated, 0, 'nothing is anomalous');
+        }
+        const sigmas = Math.max(FAR, Math.sqrt(2 * Math.log(this.length)) + 1);
+        const sign = claim.falls === undefined ? 0 : claim.falls ? -1 : 1;
+        const runsBeyond = (middle: number, sigma: number): number => {
+          const isFar = (i: number): boolean => {
+            const departure = channel.values[i]! - middle;
+            return (sign === 0 ? Math.abs(departure) : sign * departure) > sigmas * sigma;
+          };
           return runs(this.length, (i) => i >= from && i < to && isFar(i)).length;
         };
-        const plain = runsBeyond(summary.mean, 3 * summary.std);
-        const verdict = this.#count(claim, plain, 'runs of points beyond three standard deviations');
+        const what = `runs of points beyond ${round(sigmas)} standard deviations`;
+        const verdict = this.#count(claim, runsBeyond(summary.mean, summary.std), what);
         if (verdict.verdict === 'true' || summary.mad === 0) return verdict;
-        const robust = runsBeyond(summary.median, 3 * GAUSSIAN_MAD * summary.mad);
-        return this.#count(claim, robust, 'runs of points beyond three robust standard deviations');
+        return this.#count(claim, runsBeyond(summary.median, GAUSSIAN_MAD * summary.mad), `robust ${what}`);
       }
       case 'share within':
         return this.#share(claim, channel);
@@ -576,17 +593,24 @@ export class ClaimChecker {
     const range = max - min;
     const [stated, second] = claim.numbers as [PrintedNumber, PrintedNumber?];
     const falls = claim.falls === true;
-    if (claim.quantity !== 'from to') {
-      const actual = claim.quantity === 'slope' ? line.slope : rise;
-      const signed = falls && stated.value > 0 ? -actual : actual;
-      return this.#compare(
-        claim,
-        signed,
-        claim.quantity === 'slope' ? 'the slope' : 'the rise of the line',
-        claim.quantity === 'slope' ? range / values.length : range,
-        PARTS.slope,
-      );
+    /** A fall by 3 is a rise by −3. */
+    const signed = (actual: number): number => (falls && stated.value > 0 ? -actual : actual);
+    if (
+      claim.falls === false &&
+      stated.value < 0 &&
+      claim.quantity !== 'from to' &&
+      claim.relation === 'is'
+    ) {
+      return judged(claim.negated, rise, 'a rise is not negative');
     }
+    if (claim.quantity === 'slope') {
+      return this.#compare(claim, signed(line.slope), 'the slope', range / values.length, PARTS.slope);
+    }
+    if (claim.quantity === 'rise') {
+      const rises = [rise, values.at(-1)! - values[0]!].map(signed);
+      return this.#compareAny(claim, rises, 'the rise', range, PARTS.slope);
+    }
+    if (claim.at !== null) return this.#step(claim, channel, stated, second!, claim.at);
     const ends = [line.intercept, line.intercept + rise] as const;
     const below = (value: number): boolean =>
       value < min - (max - min) && isWhole(value) && value <= this.length;
@@ -609,6 +633,48 @@ export class ClaimChecker {
       ((exact || fitted || extremes) && way) !== claim.negated,
       [values[0]!, values.at(-1)!],
       `it goes from ${round(values[0]!)} to ${round(values.at(-1)!)}, its line from ${round(ends[0])} to ${round(ends[1])}`,
+    );
+  }
+
+  /** Checks that the level changes from one number to another at an index, within a few samples of it. */
+  #step(
+    claim: Claim,
+    channel: Channel,
+    before: PrintedNumber,
+    behind: PrintedNumber,
+    at: PrintedNumber,
+  ): Verdict {
+    const all = channel.summary(null)!;
+    const range = all.max - all.min;
+    const near = ({ value, rounding }: PrintedNumber, level: number): boolean =>
+      Math.abs(value - level) <=
+      Math.min(rounding, MOST_ROUNDING * range) +
+        PART * Math.abs(level) +
+        (claim.hedged ? HEDGED : 0.05) * range;
+    const median = (from: number, to: number): number => {
+      const known = channel.known([Math.max(0, from), Math.max(0, Math.min(this.length, to))]);
+      return known.length === 0 ? Number.NaN : summarise(known).median;
+    };
+    const furthest = Math.max(1, Math.round(PLACE * this.length));
+    const levels = [0, 1, furthest, 2 * furthest].map(
+      (gap) =>
+        [
+          median(at.value - gap - AROUND, at.value - gap),
+          median(at.value + gap, at.value + gap + AROUND),
+        ] as const,
+    );
+    const [left, right] = levels[1]!;
+    // A spike goes there and back.
+    const isSpike = [-1, 0, 1].some((k) => near(behind, channel.values[at.value + k] ?? Number.NaN));
+    const holds =
+      levels.some(([level, next]) => near(before, level) && near(behind, next)) ||
+      (isSpike && near(before, left));
+    const rises = behind.value > before.value;
+    const way = claim.falls === undefined || rises !== claim.falls;
+    return judged(
+      (holds && way) !== claim.negated,
+      [left, right],
+      `around ${at.value} it goes from ${round(left)} to ${round(right)}`,
     );
   }
 

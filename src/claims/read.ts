@@ -45,6 +45,8 @@ export interface Claim {
   readonly channel: number | null;
   /** Place in the text. */
   readonly span: readonly [start: number, end: number];
+  /** True for percentages, which are stated as parts: of a series in percent they are values. */
+  readonly percent?: boolean;
   /** Places of all numbers that the claim uses. */
   readonly uses: readonly (readonly [start: number, end: number])[];
   /** True for a fall or a value below, false for a rise or a value above; absent otherwise. */
@@ -83,10 +85,15 @@ const NUMBER_WORD = Object.keys(NUMBER_WORDS).join('|');
 const GAP =
   words(`value values level is was are were be of at to about around close equal equals being reaches reaching reached = : only just
   slightly a an the has have had stands sits lies very not never exceed exceeds exceeding above below over under more less greater
-  smaller higher lower than least most up by estimated computed overall that it remains stays hovers here there approaching some
+  smaller higher lower than least most up estimated computed overall that it remains stays hovers here there approaching some
   constant fairly clear \\( its roughly dominant`);
 const IS = `(?: ${GAP}){0,6}`;
-const V = '(?<v>between N and N|N(?: (?:–|to|±) N)?)';
+/** What makes of a number a difference, a ratio or the first number of a range or list of two. */
+const NO_VALUE =
+  '(?! (?:–|to|±) N| / N| % of| (?:(?:units?|points?|%|degrees) )?(?:above|below|higher|lower|larger|smaller|bigger|greater|faster|slower|longer|shorter|times|more|less|- ?fold)(?: |$))';
+const V = `(?<v>between N and N(?! (?:is|are|was|were|has|the|it))|N(?: (?:–|to|±) N)?${NO_VALUE})`;
+/** Value of the series, not a number of its samples. */
+const VALUE = `${V}(?! (?:- )?(?:samples?|steps?|indices|cycles?|observations))`;
 const CUE = words(
   'index indices sample samples point points step steps time times position positions t x n i observation observations',
 );
@@ -106,12 +113,13 @@ const FALL = words(
 );
 const JUMP = `(?:${RISE}|${FALL}|${words('jump jumps jumped jumping spike spikes spiked spiking dip dips dipped dipping peak peaks peaked peaking shoots surges surged plunges plunged reaches reached hits moves goes')})`;
 const NAME =
-  '(?: (?:of|for|in|along) (?:the )?[^ N]{1,40}(?: (?:channel|axis|series|signal|data|component))?)?';
+  '(?: (?:of|for|in|over) the (?:first|last|second|third|middle) (?:N )?(?:samples|points|steps|half|third|quarter))?(?: (?:of|for|in|along) (?:the )?[^ N]{1,40}(?: (?:channel|axis|series|signal|data|component))?)?';
 const STD = '(?:standard deviations?|std(?: dev| deviation)?|sigma|s\\.d\\.)';
 const SAMPLES = words('samples sample points point steps step indices index observations values');
 const HOW = words(
   'clear distinct large small sharp major obvious isolated separate visible prominent strong short brief notable significant big main extreme single positive negative upward downward sudden narrow',
 );
+const CYCLES = '(?:full |complete |whole |regular |clear ){0,2}(?:cycles|periods|oscillations|repetitions)';
 const COUNT = `(?<v>N|${NUMBER_WORD}|no)`;
 const POINTS = words(
   'value values point points sample samples observation observations reading readings data',
@@ -145,31 +153,46 @@ function patterns(
   );
 }
 
+/** Quantities whose rise is not that of the series. */
+const OTHERS_OWN =
+  'amplitudes?|deviations?|std|sigma|variance|spread|noise|period|frequency|peaks?|troughs?|maxima|minima|maximum|minimum|width|swings?|height|slope|cycle';
+const CUED = INDEX.replace('){0,2}', '){1,2}');
+/** Words before a cycle by which its length is no period. */
+const FRACTION = `(?:(?:half|quarter|third|twice|double)(?: of)?(?: an?| the| each)?|N|${NUMBER_WORD}|several|full width at half)`;
+const UNIT = '(?:hz|khz|s|seconds?|ms|min|minutes?|h|hours?|days?|weeks?|months?|years?|cycles?)';
+/** Words before the name of a quantity that make it another's, a difference, or one of two that share their numbers. */
+const NOT_OWN = `local|half|second|third|next|(?:minimum|maximum|mean|median|average|deviation|lowest|highest)(?: value)? and(?: the)?|(?:changes?|differences?|shifts?|jumps?|increases?|decreases?|rise|drop|fall|step) (?:in|of)(?: the)?`;
 const SCORE = '(?:z-score|z score|standard score|z-value)';
-const EXTREME = `(?! (?:absolute )?(?:z|number|distance|departure|gap|step|difference|slope|jump|deviation))(?: (?:value|point|reading|level|amplitude))?${NAME}${IS} ${V}(?:${AT_OR_INDEX})?`;
+const EXTREME = `(?! (?:absolute )?(?:z|number|distance|departure|gap|step|difference|slope|jump|deviation))(?: (?:value|point|reading|level|amplitude))?${NAME}(?: ,)?${IS} ${VALUE}(?:${AT_OR_INDEX})?`;
 const PLACED = `(?: (?:of the series|of the signal))?(?: (?:is|was|occurs|occurred|located|lies|reached|appears|falls|happens)){1,2} (?:at|near|around)(?: about)? ${INDEX.replace('){0,2}', '){1,2}')}(?<v>N)`;
 const NONE = `(?:no ${POINTS}|none of the ${POINTS}|never|not) (?:ever )?`;
 const GOES = '(?:is|are|goes|go|rises?|falls?|drops?|gets?|climbs?|dips?|lies?|reach(?:es)?)';
-const LEVEL = `${V}(?! (?:- )?(?:%|times|sd|${STD}))`;
+const LEVEL = `${VALUE}(?! (?:- )?(?:%|times|sd|${STD}))`;
 const ALL = `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everything|the (?:whole )?(?:signal|series))(?: (?:are|is|stay|stays|remain|remains|lie|lies)){1,2}`;
 
 /** Patterns of statements that any text makes; earlier ones take their numbers from later ones. */
 const PATTERNS: readonly Pattern[] = [
   ...patterns(false, {
     period: [
-      `(?:period|periodicity|wavelength|cycle length|season length|seasonality|cycle duration)(?: length)?(?! \\( )${IS} ${V}(?! hz| seconds| ms| minutes)`,
-      `(?:repeats?|repeating|recurs?|recurring|cycles?|peaks?|pattern|oscillates|oscillation|occurs?|occurring|troughs|beats|waves?|cycle|itself)(?: (?:itself|regularly|about|roughly|with|appear|appears|occur|is|are|repeated)){0,3} every (?:about |single )?${V}(?: ${SAMPLES})?`,
+      `(?<! ${FRACTION}) (?:period|periodicity|wavelength|cycle length|season length|seasonality|cycle duration)(?: length)?(?! \\( )${IS} ${V}(?! ${UNIT} )`,
+      `(?<! (?:crossings?|signs?|sign changes?|negative(?: peaks)?|troughs|zero)) (?:repeats?|repeating|recurs?|recurring|cycles?|peaks?|pattern|oscillates|oscillation|occurs?|occurring|troughs|beats|waves?|cycle|itself)(?: (?:itself|regularly|about|roughly|with|appear|appears|occur|is|are|repeated)){0,3} every (?:about |single )?${V}(?: ${SAMPLES})?(?! ${UNIT} )`,
       `${V} - ${SAMPLES} (?:period|cycle|cycles|periodicity|oscillation|seasonality|pattern)`,
-      `(?:cycle|cycles|oscillation|oscillations|wave|waves)(?: each)? (?:of|lasting|lasts|takes|taking|spanning|spans) (?:about )?${V} ${SAMPLES}`,
+      `(?<! ${FRACTION}) (?:cycle|cycles|oscillation|oscillations|wave|waves)(?: each)? (?:of|lasting|lasts|takes|taking|spanning|spans) (?:about )?${V} ${SAMPLES}`,
     ],
-    frequency: [`frequency(?! (?:test|\\w{1,9} test))${IS} ${V}(?! hz| khz| / s| n - n|  cycles per N)`],
+    frequency: [
+      `frequency(?! (?:test|\\w{1,9} test|bin))${IS} ${V}(?! hz| khz| / s| n - n| cycles (?!per (?:sample|step|point))| bin)`,
+    ],
     cycles: [
-      `(?<! over)(?<! least)(?<! of) (?<v>N|${NUMBER_WORD}) (?:full |complete |whole |regular |clear ){0,2}(?:cycles|periods|oscillations|repetitions)(?! per)`,
+      `(?<! (?:anomal\\w{1,5}|segment|burst|part|it|which)) (?:there are|there're|shows?|completes?|contains?|has|have|see|count|observe) (?:about |exactly |only |a total of ){0,2}(?<v>N|${NUMBER_WORD}) ${CYCLES}(?! (?:per|every|each|of|in N|apart|later|where|in which|that|which))`,
+      `(?<v>N|${NUMBER_WORD}) ${CYCLES} (?:are|is) (?:visible|seen|shown|present)`,
+      `(?:completes|completing) (?<v>N|${NUMBER_WORD}) ${CYCLES}`,
     ],
     length: [
-      `(?:(?:series|signal|it|data|dataset|plot|recording|record|channels?|variates|sequence|there|which) (?:has|have|contains|contain|comprises|consists of|spans|shows|covers|are)|:|(?:series|signal|channels|variates|variables|recording|data|plot|all|total) (?:of|with|has|shows)|all|there are|in total|over) (?:about |a total of |exactly |the )?${V} (?:data |time )?(?:samples|points|steps|observations|values|timepoints|readings)(?! (?:is|are|lie|lies|above|below|exceed|per|period|long|wide|missing|each|apart|after|later|before|at|in|outside|fall))`,
+      `(?:(?:series|signal|data|dataset|plot|recording|record|channels?|variates|sequence) (?:has|have|contains?|comprises|consists of|spans|shows|covers|are)|(?:series|signal|channels|variates|variables|recording|data|plot|total) (?:of|with)|in total) (?:about |a total of |exactly |the )?${V} (?:data |time )?(?:samples|points|steps|observations|values|timepoints|readings)(?! (?:is|are|lie|lies|above|below|exceed|per|period|long|wide|missing|apart|after|later|before|at|outside|fall|far|that|which|where|with|deviat\\w{1,4}|stand|in (?:the|each|every|an?|this) (?!series|data|signal|record|plot|total)))`,
     ],
-    channels: [`${COUNT} (?:channels|variates|variables|dimensions)`],
+    channels: [
+      `(?<! (?:first|last|other|these|those|all|remaining)) ${COUNT} (?:channels|variates|variables|dimensions)(?= (?:$|[,.:;()]|of|with|are (?:recorded|given|shown|present|available|measured)|in total|recorded|measured))`,
+    ],
     missing: [`${COUNT} (?:samples|sample|points|point|values|value) (?:is|are) missing`],
     gaps: [`\\( ${COUNT} (?:gaps|gap)`],
     'longest gap': [`longest (?:gap )?of ${V}`],
@@ -197,7 +220,7 @@ const PATTERNS: readonly Pattern[] = [
   ),
   ...patterns(false, {
     'share within': [
-      `${V} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |fall |is )?(?:within|between|in|from) (?<w>N and N|N to N|N – N)`,
+      `(?<v>N) % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |fall |is )?(?:within|between|in|from) (?<w>N and N|N to N|N – N)`,
     ],
     'largest z': [
       `(?:largest|maximum|highest|greatest|peak|most extreme|top) (?:absolute )?${SCORE}${IS} ${V}`,
@@ -214,13 +237,13 @@ const PATTERNS: readonly Pattern[] = [
   }),
   ...patterns(true, {
     value: [
-      `(?:${SUBJECT}|spike|peak|dip|drop|jump|trough|outlier|value of [^ ]{1,40}|[^ ]{1,40} value)${AT}${IS} ${V}`,
-      `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:where )?(?:the |its )?(?:[^ ]{1,20} )?${SUBJECT}(?: (?:is|was|equals|has|takes|stands)| ${JUMP}){1,2}(?: (?:at|to|a|of|value|about|around|up|down|the|sharply|suddenly|=|only|just)){0,4} ${V}`,
-      `${JUMP}${ADVERB} (?:to|at|of)(?: (?:a|an|about|around|value|of|level|the|nearly)){0,4} ${V}(?: ${POINTS})?${AT_OR_INDEX}`,
+      `(?:${SUBJECT}|spike|peak|dip|trough|outlier|value of [^ ]{1,40}|[^ ]{1,40} value)${AT}${IS} ${VALUE}`,
+      `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:where )?(?:the |its )?(?:[^ ]{1,20} )?${SUBJECT}(?: (?:is|was|equals|has|takes|stands)| ${JUMP}){1,2}(?: (?:at|to|a|value|about|around|up|down|the|sharply|suddenly|=|only|just)){0,4} ${VALUE}`,
+      `${JUMP}${ADVERB} (?:to|at)(?: (?:a|an|about|around|value|of|level|the|nearly)){0,4} ${VALUE}(?: ${POINTS})?${AT_OR_INDEX}`,
       `(?:y|x|value|signal|series|values) (?:\\[|\\() (?<i>N) (?:\\]|\\)) (?:=|is|about|:|equals)(?: about)? ${V}`,
-      `(?:local (?:maximum|minimum)|peak|spike|dip|trough|outlier|value|reading|drop|jump)(?: (?:value|height|with|reaching|a|an|of|about|around|at|=|magnitude)){1,4} ${V}(?: \\))?${AT_OR_INDEX}`,
-      `(?:reaches|reached|hits|reaching|hitting|(?:dip|drop|jump|rise|fall|spike) (?:up |down )?to)(?: (?:a|an|about|value|of|level|maximum|minimum)){0,4} ${V}${AT_OR_INDEX}`,
-      `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:there is|there's|there was|we see|i see|it shows) (?:a |an |the )?(?:[^ ]{1,20} ){0,2}(?:spike|peak|dip|jump|drop|value|trough)(?: (?:up|down|to|of|reaching|with|a|value|about|at)){0,5} ${V}`,
+      `(?:local (?:maximum|minimum)|peak|spike|dip|trough|outlier|value|reading)(?: (?:value|with|reaching|a|an|of|about|around|at|=)){1,4} ${VALUE}(?: \\))?${AT_OR_INDEX}`,
+      `(?:reaches|reached|hits|reaching|hitting|(?:dip|drop|jump|rise|fall|spike) (?:up |down )?to)(?: (?:a|an|about|value|of|level|maximum|minimum)){0,4} ${VALUE}${AT_OR_INDEX}`,
+      `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:there is|there's|there was|we see|i see|it shows) (?:a |an |the )?(?:[^ ]{1,20} ){0,2}(?:spike|peak|dip|value|trough|(?:jump|drop)(?: up| down)? to)(?: (?:up|down|to|of|reaching|with|a|value|about|at)){0,5} ${VALUE}`,
     ],
   }),
   ...patterns(false, {
@@ -233,9 +256,9 @@ const PATTERNS: readonly Pattern[] = [
   }),
   ...patterns(true, {
     maximum: [
-      `(?<!local )(?:maximum|highest|largest value|peak value|global peak|greatest value|top value|maxima)${EXTREME}`,
+      `(?<! (?:${NOT_OWN})) (?:maximum|highest|largest value|peak value|global peak|greatest value|top value|maxima)${EXTREME}`,
     ],
-    minimum: [`(?<!local )(?:minimum|lowest|smallest value|lowest value)${EXTREME}`],
+    minimum: [`(?<! (?:${NOT_OWN})) (?:minimum|lowest|smallest value|lowest value)${EXTREME}`],
     'usual range': [
       `(?:normal|usual|typical|expected|regular|baseline) (?:range|band|values|level|oscillation)(?: (?:is|of|from|between|within|lies|stays|in|about)){0,3} (?<v>\\[ N , N \\]|± N|N (?:to|and|–) N)`,
     ],
@@ -243,37 +266,41 @@ const PATTERNS: readonly Pattern[] = [
       `(?:stays?|remains?|kept|bounded|confined|contained|stay within|all values lie|mostly|mainly|typically|usually) (?:within |between |in |from |lies |inside |varies |ranges |oscillates |the range |the band |values ){1,3}(?<v>N (?:and|to|–) N|\\[ N , N \\]|± N)`,
     ],
     swing: [
-      `(?:oscillat\\w{1,5}|fluctuat\\w{1,5}|swings?|alternat\\w{1,5}|bounc\\w{1,4})(?: \\w{1,12}){0,3} (?:between|from|within) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)`,
+      `(?:oscillat\\w{1,5}|fluctuat\\w{1,5}|swings?|alternat\\w{1,5}|bounc\\w{1,4})(?: \\w{1,12}){0,3} (?:between|from|within) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! (?:is|are|was|were))`,
     ],
     range: [
-      `(?<!(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance)(?: [a-z]{1,12}){0,2}) (?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|samples|values(?: are| range| lie)?|amplitudes?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
+      `(?<!(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance|axis|axes|indices|index|time|plateau|gap|bump|burst|phase)(?: [a-z]{1,12}){0,2}) (?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|(?<=N )samples|values(?: are| range| lie)?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
       `(?<!(?:located|found|seen|visible|occurs|occurred|appears|happens) (?:in|within) (?:the )?)(?:range|values in)(?: of values| of the values)?(?: (?:is|of|:|=|in)){0,2} \\[ (?<v>N , N) \\]`,
     ],
     mean: [
-      `(?:mean|average)(?! (?:of the (?!series|signal|data|whole|channel)|period|slope|vector|distance|absolute|\\+|±))(?: value| level)?${NAME}${IS} ${V}`,
+      `(?<! (?:${NOT_OWN})) (?:mean|average)(?! (?:of the (?!series|signal|data|whole|channel|first|last|second|third|middle)|difference|shift|change|spacing|cycle|peak|period|slope|vector|distance|absolute|\\+|±))(?: value| level)?${NAME}${IS} ${VALUE}`,
     ],
-    median: [`median${NAME}${IS} ${V}`],
-    'standard deviation': [`(?<!N )${STD}${NAME}${IS} ${V}`],
-    variance: [`variance${NAME}${IS} ${V}`],
+    median: [`(?<! (?:${NOT_OWN})) median${NAME}${IS} ${VALUE}`],
+    noise: [
+      `(?:noise|residuals?)(?: (?:with|has|having|of|\\(|a|an|the|its|whose|level|amplitude)){0,4}(?: ${STD})?${IS} ${VALUE}`,
+    ],
+    'standard deviation': [`(?<! (?:N|${NOT_OWN})) ${STD}${NAME}${IS} ${VALUE}`],
+    variance: [`variance${NAME}${IS} ${VALUE}`],
     'peak to peak': [`(?:peak-to-peak(?: amplitude| range| value| swing)?|total range|full range)${IS} ${V}`],
     amplitude: [
       `amplitude${NAME}(?: (?:jumps|grows|rises|increases|drops|falls|shrinks|doubles))?${IS} ${V}`,
     ],
-    noise: [`noise(?: level| std| ${STD}| amplitude)?${IS} ${V}`],
     autocorrelation: [`(?:autocorrelation|acf) at (?:a )?lag (?:of )?(?<i>N)${IS} ${V}`],
   }),
   ...patterns(false, {
     slope: [
-      `(?:slope|gradient|rate of (?:change|increase|decrease|growth)|trend (?:is|of|has a slope))(?! (?:test|at|\\w{1,9} test))(?: coefficient)?${IS} ${V}(?: per (?:step|sample|point|index|time step))?`,
+      `(?<! (?:maximum|largest|steepest|local|absolute|greatest)) (?:slope|gradient|rate of (?:change|increase|decrease|growth)|trend (?:is|of|has a slope))(?! (?:test|at|\\w{1,9} test))(?: coefficient)?${IS} ${V}(?: per (?:step|sample|point|index|time step))?(?! (?:per|every|each|/))`,
       `(?:${RISE}|${FALL})${ADVERB} (?:by|at)(?: (?:about|around|a rate of|roughly)){0,2} ${V}(?: (?:units? )?(?:per|each|every) (?:step|sample|point|index|time|unit)| / (?:step|sample))`,
     ],
     rise: [
       `(?:${RISE}|${FALL})${ADVERB} by(?: about)? ${V} (?:in all|overall|in total|over the (?:whole |entire )?(?:series|record|length)|from start to end|altogether)`,
     ],
     'from to': [
-      `(?:${RISE}|${FALL}|goes|drifts|moves|ramps up|ramps down|ramps|trends)${ADVERB} from (?:about |around |a value of |a level of |a mean of ){0,2}(?<v>N (?:at the (?:start|beginning|left|very start) )?to (?:about |around )?N)(?! ${SAMPLES})`,
+      `(?<! (?:${OTHERS_OWN})(?: [a-z]{1,12})?) (?:${RISE}|${FALL}|jumps|jumped|shifts|changes|goes|drifts|moves|ramps up|ramps down|ramps|trends)${ADVERB} from (?:about |around |a value of |a level of |a mean of ){0,2}(?<v>N (?:at the (?:start|beginning|left|very start) )?to (?:about |around )?N)(?! (?:${SAMPLES}|in N|in about|within|every|each|per|over (?!the (?:whole|entire|full|series|record|length))))(?:(?: by| near| around| at)(?: about)? ${CUED}(?<i>N))?`,
     ],
-    spikes: [`${COUNT} (?:${HOW} |, ){0,3}(?:spikes|spike|outliers|outlier)`],
+    spikes: [
+      `(?<! (?:first|last|other|next|these|those|of the|regular)) ${COUNT} (?:${HOW} |, ){0,3}(?:spikes|spike|outliers|outlier)`,
+    ],
     anomalies: [
       `${COUNT} (?:${HOW} |, ){0,3}(?:anomal(?:y|ies)|anomalous (?:segments?|intervals?|regions?|stretch(?:es)?|parts?|points?|windows?)|abnormal (?:segments?|intervals?|regions?))`,
       `and others , (?<v>N) in all`,
@@ -294,7 +321,7 @@ const SIDE = new RegExp(
 /** Parts of the series in words; the number is an index, or of samples at one end. */
 const PART = compiled(
   `(?:(?<share>(?:first|second|third|fourth|middle|last|final|latter) (?:half|third|quarter))(?! of (?:the |each |every |an? )?(?!series|signal|data|record|recording|plot|time|samples))` +
-    `|(?<first>(?:first|initial)|last|final) (?:about )?(?<n>N) ${SAMPLES}` +
+    `|(?:(?<first>first|initial)|last|final) (?:about )?(?<n>N) ${SAMPLES}` +
     `|(?:(?<before>before|until|till|prior to)|after|beyond|past|since) (?:about )?(?<i>${INDEX}N)` +
     `|(?:from|starting (?:at|from)) (?:about )?(?<j>${INDEX}N) (?:on|onwards?|to the end)` +
     `|(?:up to|(?<from>from|as of|starting (?:at|from)(?= (?:the )?${CUE} N ,))) (?:about )?(?:the )?(?<k>${CUE} (?:number |= )?N)(?! (?:to|–|until|through|till|and) )` +
@@ -353,7 +380,7 @@ const REFUTED =
   /^(?: [^ ;.N]{1,20}){0,4} (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case)|ruled out|excluded|unlikely|impossible|implausible|doubtful) /;
 /** Other numbers behind a stated one, which leave open which is meant. */
 const LISTED = new RegExp(
-  `^(?: ${SAMPLES})?(?: ,)?(?: (?:or|versus|vs)(?: [a-z]{1,12}){0,2} N| and(?: about)? N(?= (?:${SAMPLES} )?(?:[,;:)(]|and|or|$))|(?<= ,) N) `,
+  `^(?: ${SAMPLES})?(?: ,)?(?: (?:or|versus|vs)(?: [a-z]{1,12}){0,2} N| and(?: about)? N(?= (?:${SAMPLES} )?(?:[,;:)(]|and|or|$))|(?<= ,) N(?! (?:units? |% )?(?:above|below|higher|lower|more|less|times) )) `,
 );
 const HEDGE = / (?:about|around|some|close|up to|or so|hovers|estimated|fairly|slightly|near) /;
 const HERE =
@@ -361,6 +388,12 @@ const HERE =
 const WHOLE = / (?:overall|global|globally|entire|whole|full series) /;
 const DOWN = new RegExp(` (?:${FALL}|below|under|downward) `);
 const UP = new RegExp(` (?:${RISE}|above|over|upward) `);
+/** Changes that happen at one index, and levels that do not lie on a line. */
+const ABRUPT = / (?:jumps|jumped|shifts|changes|mean|average|median) /;
+/** Direction of a trend whose slope follows. */
+const SLOPING =
+  / (?:(downward|negative|decreasing|declining|falling|decrease|decline)|upward|positive|increasing|rising|increase|rise)(?: (?:trend|line|drift|with|has|of|and|a|an|constant|linear|steady|the)){0,6} $/;
+const SIGNED = / (?:positive|negative|upward|downward) /;
 const DIP = / (?:dips?|dipped|dipping|troughs?|plunges|plunged|local minimum|lowest) /;
 const PEAK = / (?:peaks?|peaked|peaking|surges|surged|shoots|local maximum|highest) /;
 const EXCEPT =
@@ -524,7 +557,8 @@ function claimsOfSentence(
         within: null,
         channel: channelAt(around, sentence, match.index, end),
         span: spanOf(sentence, match.index + 1, end),
-        ...directionOf(rule, match[0]),
+        ...(isPercent(sentence, groups.v) && !rule.quantity.startsWith('share') ? { percent: true } : {}),
+        ...directionOf(rule, match[0], `${sentence.text.slice(Math.max(0, match.index - 40), match.index)} `),
         uses: used.map(({ span }) => span),
       },
     });
@@ -632,6 +666,20 @@ function placed(
       EXCEPT.test(clause) || LIMITED_BEHIND.test(text.slice(end, to)) || inside.some(({ isPart }) => isPart);
     return COUNTS.has(claim.quantity) && isLimited ? ofPart : claim;
   }
+  const point = places.findLast(
+    (place) => !place.isPart && place.numbers.length === 1 && place.at >= from && place.at < at,
+  );
+  if (claim.quantity === 'from to' && point !== undefined) {
+    const [index] = point.numbers as [PrintedNumber];
+    return { ...claim, at: index, uses: [...claim.uses, index.span] };
+  }
+  if (
+    claim.quantity === 'spikes' &&
+    claim.falls === undefined &&
+    / (?:dips?|drops?|troughs?) /.test(clause)
+  ) {
+    return ofPart;
+  }
   if (OVERALL.test(lead) || claim.quantity === 'usual range') return claim;
   if (USUAL_ONE.test(lead)) return isLevel ? ofPart : claim;
   const behind = inside.find((place) => place.at >= end);
@@ -653,11 +701,12 @@ function placed(
   if (SIDE.test(clause) || (EXCEPT.test(clause) && isLevel)) return ofPart;
   const here = HERE.test(clause) && !WHOLE.test(clause) ? around.last : null;
   if (here !== null) return { ...claim, within: here };
+  const isAbrupt = ABRUPT.test(`${lead.slice(-24)}${text.slice(at + 1, end)} `);
+  if (claim.quantity === 'from to') return isAbrupt || LIMITED.test(lead) ? ofPart : claim;
+  if (!isLevel && claim.quantity !== 'slope') return claim;
   const isLimited =
     LIMITED.test(`${lead}${text.slice(at + 1, end)} `) || LIMITED_BEHIND.test(text.slice(end, to));
-  return isLimited && (isLevel || claim.quantity === 'slope') && !(claim.quantity === 'from to')
-    ? ofPart
-    : claim;
+  return isLimited ? ofPart : claim;
 }
 
 /** Returns whether the words around a place call it anomalous; null where they do neither so nor deny it. */
@@ -679,12 +728,16 @@ function calledAnomalous(sentence: Sentence, { at, interval }: Place): 'yes' | '
 }
 
 /** Returns the direction that the words of a statement have; of a value also dips and peaks have one. */
-function directionOf({ quantity }: Pattern, words: string): { falls?: boolean } {
+function directionOf({ quantity }: Pattern, words: string, before: string): { falls?: boolean } {
+  const sloping = quantity === 'slope' ? SLOPING.exec(before) : null;
+  if (sloping !== null) return { falls: sloping[1] !== undefined };
+  if (quantity === 'spikes' && SIGNED.test(words)) return { falls: / (?:negative|downward) /.test(words) };
   const isDip = quantity === 'value' && DIP.test(words);
   const isPeak = quantity === 'value' && PEAK.test(words);
   if (isDip && isPeak) return {};
-  if (DOWN.test(words) || isDip) return { falls: true };
-  return UP.test(words) || isPeak ? { falls: false } : {};
+  const said = quantity === 'slope' ? words.replace(/ (?:above|over|below|under)(?= )/g, '') : words;
+  if (DOWN.test(said) || isDip) return { falls: true };
+  return UP.test(said) || isPeak ? { falls: false } : {};
 }
 
 /** Returns true for a statement that its clause doubts, denies or supposes, or that lists other numbers beside its own. */
@@ -831,8 +884,7 @@ function numbersOfQuantity(
       { value: a.value + b.value, rounding: a.rounding, span: b.span },
     ];
   }
-  const percent = group !== undefined && sentence.text.slice(group[1]).startsWith(' %');
-  if (percent && !quantity.startsWith('share')) {
+  if (isPercent(sentence, group) && !quantity.startsWith('share')) {
     return stated.map(({ value, rounding, span }) => ({
       value: value / 100,
       rounding: rounding / 100,
@@ -841,6 +893,9 @@ function numbersOfQuantity(
   }
   return [...stated];
 }
+
+const isPercent = ({ text }: Sentence, group: readonly [number, number] | undefined): boolean =>
+  group !== undefined && text.startsWith(' %', group[1]);
 
 function modifiers(
   rule: Pattern,

@@ -36,7 +36,7 @@ const LONGEST_NUMBER = 40;
 const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹';
 // Digits with thousands between commas or narrow spaces, or plain; then fraction, exponent, or a power of ten.
 const NUMBER = String.raw`(?:\d{1,3}(?:,\d{3}){1,6}(?![\d,])|\d{1,3}(?:[\u00a0\u2009\u202f]\d{3}){1,6}(?!\d)|\d+)(?:\.\d+)?|\.\d+`;
-const EXPONENT = String.raw`[eE][+\-−]?\d{1,4}(?![\p{L}\d])|\s?[×x*·]\s?10(?:\^\{?[+\-−]?\d{1,4}\}?|[⁺⁻]?[${SUPERSCRIPTS}]{1,4})`;
+const EXPONENT = String.raw`[eE][+\-−]?\d{1,4}(?![\p{L}\d])|\s?(?:[×x*·]|\\times|\\cdot)\s?10(?:\^\{?[+\-−]?\d{1,4}\}?|[⁺⁻]?[${SUPERSCRIPTS}]{1,4})`;
 const WORD = String.raw`[\p{L}_][\p{L}\p{M}\p{N}_]*(?:[-'’]\p{L}[\p{L}\p{M}\p{N}_]*)*`;
 const TOKEN = new RegExp(`(${NUMBER})(${EXPONENT})?|(${WORD})|(\\n)|(\\S)`, 'gu');
 
@@ -112,7 +112,7 @@ function decimalsOf(digits: string): number {
 
 function exponentOf(text: string): number {
   const raised = text.replace(/[⁰¹²³⁴-⁹]/g, (digit) => String(SUPERSCRIPTS.indexOf(digit)));
-  const exponent = /([+\-−⁺⁻]?)(\d+)\}?$/.exec(raised.replace(/^\s?[×x*·]\s?10/, ''));
+  const exponent = /([+\-−⁺⁻]?)(\d+)\}?$/.exec(raised.replace(/^\s?(?:[×x*·]|\\times|\\cdot)\s?10/, ''));
   if (exponent === null) return 0;
   return (/[-−⁻]/.test(exponent[1]!) ? -1 : 1) * Number(exponent[2]);
 }
@@ -129,6 +129,22 @@ function spelled(word: string): string {
   if (lower === "can't") return 'can not';
   if (lower.endsWith("n't")) return `${lower.slice(0, -3)} not`;
   return Object.hasOwn(SAME, lower) ? SAME[lower]! : lower;
+}
+
+const MULTIPLIERS: Readonly<Record<string, number>> = { thousand: 1e3, million: 1e6, billion: 1e9 };
+const GLUED: Readonly<Record<string, number>> = { k: 1e3, K: 1e3, M: 1e6 };
+
+/** Returns the factor of a word behind a number, as in "1.35 million" and "1514k". */
+function multiplierOf(word: string, glued: boolean): number | undefined {
+  if (glued && Object.hasOwn(GLUED, word)) return GLUED[word];
+  const lower = word.toLowerCase();
+  return Object.hasOwn(MULTIPLIERS, lower) ? MULTIPLIERS[lower] : undefined;
+}
+
+function multiplied({ text, number, span }: Piece, factor: number, end: number): Piece {
+  const { value, rounding } = number!;
+  const whole = [span[0], end] as const;
+  return { text, number: { value: value * factor, rounding: rounding * factor, span: whole }, span: whole };
 }
 
 const isSign = (character: string | undefined): boolean =>
@@ -155,7 +171,13 @@ export function* sentences(text: string): Generator<Sentence> {
         for (const number of numbersOf(text, start, digits, power ?? '')) pushNumber(pieces, text, number);
       }
     } else if (word !== undefined) {
-      const glued = pieces.at(-1)?.number != null && pieces.at(-1)!.span[1] === start;
+      const last = pieces.at(-1);
+      const glued = last?.number != null && last.span[1] === start;
+      const factor = last?.number == null ? undefined : multiplierOf(word, glued);
+      if (factor !== undefined) {
+        pieces[pieces.length - 1] = multiplied(last!, factor, end);
+        continue;
+      }
       pieces.push({
         text: glued && word === 'x' ? 'times' : spelled(word),
         number: null,
