@@ -2,10 +2,11 @@
  * Checks claims against a series: a verdict, the number that the series has, and why. True numbers come from the values alone (`src/series`,
  * and `src/expcot` for statements of traces); places of anomalies come from the annotation, where there is one.
  *
- * Tolerances. A printed number stands for half a unit of its last digit on either side. Beyond that, |actual| × 1 % (values, moments,
- * standard scores), 5 % (slopes), 10 % (amplitudes, noise), 25 % (multiples); numbers that are hedged ("about") 10 %, of levels also 1 % of the
- * range of the values, as one reads them off a plot. Indices: one sample; hedged 2 % of the length. Periods: half a bin of
- * the spectrum, N/p ± ½ cycles (hedged: or 10 %); neither multiples nor fractions of the period pass. Counts are exact; hedged 10 % or one.
+ * Tolerances. A printed number stands for half a unit of its last digit on either side, at most 5 % of the range of the values (of a slope:
+ * of the range over N; of a size: half of it). Beyond that, |actual| × 1 % (values, moments, standard scores), 5 % (slopes), 10 %
+ * (amplitudes, noise), 25 % (multiples); numbers that are hedged ("about") 10 %, of levels also 1 % of the range of the values, as one reads
+ * them off a plot. Indices: one sample; hedged 2 % of the length. Periods: half a bin of the spectrum, N/p ± ½ cycles (hedged: or 10 %);
+ * neither multiples nor fractions of the period pass. Counts are exact; hedged 10 % or one.
  * Stretches of anomalies: intersection over union of at least ½ with an annotated one.
  */
 
@@ -95,6 +96,8 @@ const MOST_LAGS = 4000;
 interface Periods {
   /** The periods that a claim may mean, the best first; empty where nothing stands out. */
   readonly accepted: readonly number[];
+  /** A longer one that is weaker; null where there is none. */
+  readonly longer: number | null;
 }
 
 /** Numbers of one channel, computed when they are first read. */
@@ -187,15 +190,27 @@ function linePower({ re, im }: Spectrum, k: number, from: number): number {
   return all === 0 ? 0 : line / all;
 }
 
+/** Finds the strongest line of at least SLOW cycles below the strongest of all, as the week beside the day; null where none stands out. */
+function longerLine(transformed: Spectrum): number | null {
+  if (transformed.re.length <= SLOW + 1) return null;
+  const strongest = dominantIndex(transformed, SLOW);
+  const power = (k: number): number => transformed.re[k]! ** 2 + transformed.im[k]! ** 2;
+  let line = SLOW;
+  for (let k = SLOW; k < strongest - 1; k++) if (power(k) > power(line)) line = k;
+  return line < strongest - 1 && linePower(transformed, line, 1) >= LINE_POWER
+    ? refineFrequency(transformed, line)
+    : null;
+}
+
 /**
  * Periods of [N]: that of the strongest spectral line of at least two cycles; of the strongest of at least four, slower waves taken away; and
  * the first lag at which the rest then repeats. A line at a multiple of the frequency of that repetition is its harmonic, and left out.
  */
 function periodsOf(values: Float64Array): Periods {
   const n = values.length;
-  if (n < 8) return { accepted: [] };
+  if (n < 8) return { accepted: [], longer: null };
   const { slope, intercept, residualStd } = fitLine(values);
-  if (!(residualStd > 1e-9 * (1 + Math.abs(intercept)))) return { accepted: [] };
+  if (!(residualStd > 1e-9 * (1 + Math.abs(intercept)))) return { accepted: [], longer: null };
   const transformed = spectrum(values.map((value, i) => value - intercept - slope * i));
   const lines = [2, SLOW].flatMap((from) => {
     if (transformed.re.length <= from + 1) return [];
@@ -210,6 +225,8 @@ function periodsOf(values: Float64Array): Periods {
     im: transformed.im.map((value, k) => (k < SLOW ? 0 : value)),
   });
   const { lag, part, correlations } = firstRepetition(rest);
+  const second = longerLine(transformed);
+  const repeats = second !== null && (correlations[Math.round(n / second)] ?? 0) >= REPEATS;
   const kept = lines.filter((period) => {
     const ratio = lag === null ? 1 : lag / period;
     const harmonic = ratio > 1.5 && Math.abs(ratio - Math.round(ratio)) < 0.1;
@@ -220,7 +237,10 @@ function periodsOf(values: Float64Array): Periods {
     lag !== null && kept.every((period) => Math.abs(lag / period - Math.round(lag / period)) * period > 1);
   const isHarmonic = lines.some((period) => !kept.includes(period) && Math.abs(period - part!) <= 1);
   const parts = part === null || isHarmonic ? [] : [part];
-  return { accepted: [...new Set([...kept, ...(isOwnPeriod ? [lag] : []), ...parts])] };
+  return {
+    accepted: [...new Set([...kept, ...(isOwnPeriod ? [lag] : []), ...parts])],
+    longer: repeats ? n / second : null,
+  };
 }
 
 interface Repetition {
@@ -411,6 +431,11 @@ export class ClaimChecker {
           ? judged(false, actual, `the value at ${at} is ${claim.falls ? 'above' : 'below'} those around it`)
           : verdict;
       }
+      case 'first value':
+      case 'last value': {
+        const actual = channel.values.at(quantity === 'first value' ? 0 : -1)!;
+        return Number.isNaN(actual) ? unchecked(`the ${quantity} is missing`) : level(actual);
+      }
       case 'missing at': {
         const index = stated.value;
         const actual = channel.values[index];
@@ -519,6 +544,7 @@ export class ClaimChecker {
         part * (max - min)) *
         (1 + 1e-9) +
       1e-12;
+    if (this.#mayBeIndices([low, high], all.min, all.max)) return unchecked('these may be indices');
     const isWide = max > min && high.value - low.value > WIDE * (max - min);
     const tooWide = unchecked('bounds this wide say nothing');
     if (claim.quantity === 'usual range') {
@@ -552,7 +578,13 @@ export class ClaimChecker {
   }
 
   #period(claim: Claim, channel: Channel): Verdict {
-    const { accepted } = channel.periods(claim.within);
+    const { facts, channels } = this.subject;
+    const { accepted: main, longer } = channel.periods(claim.within);
+    const others = [
+      ...(longer === null ? [] : [longer]),
+      ...(claim.within === null && channels.length === 1 ? (facts?.periods ?? []) : []),
+    ];
+    const accepted = claim.isMain === true ? main : [...main, ...others];
     const n = channel.whole(claim.within).length;
     const numbers = claim.numbers.slice(0, claim.range ? 2 : 1);
     if (numbers.some(({ value }) => value <= 0))
@@ -612,12 +644,7 @@ export class ClaimChecker {
     }
     if (claim.at !== null) return this.#step(claim, channel, stated, second!, claim.at);
     const ends = [line.intercept, line.intercept + rise] as const;
-    const below = (value: number): boolean =>
-      value < min - (max - min) && isWhole(value) && value <= this.length;
-    const beyond = (value: number): boolean =>
-      value > max + (max - min) && isWhole(value) && value <= this.length;
-    if ([stated, second!].every(({ value }) => below(value) || beyond(value)))
-      return unchecked('these may be indices');
+    if (this.#mayBeIndices([stated, second!], min, max)) return unchecked('these may be indices');
     const near = (end: PrintedNumber, actual: number): boolean =>
       Math.abs(end.value - actual) <=
       (end.rounding + PART * Math.abs(actual) + (claim.hedged ? HEDGED : 0.05) * (max - min)) * (1 + 1e-9);
@@ -633,6 +660,14 @@ export class ClaimChecker {
       ((exact || fitted || extremes) && way) !== claim.negated,
       [values[0]!, values.at(-1)!],
       `it goes from ${round(values[0]!)} to ${round(values.at(-1)!)}, its line from ${round(ends[0])} to ${round(ends[1])}`,
+    );
+  }
+
+  /** Returns true for numbers far from all values between `min` and `max` that the series has as indices. */
+  #mayBeIndices(numbers: readonly PrintedNumber[], min: number, max: number): boolean {
+    const range = max - min;
+    return numbers.every(
+      ({ value }) => isWhole(value) && value <= this.length && (value < min - range || value > max + range),
     );
   }
 

@@ -2,7 +2,8 @@
  * Claims of a reasoning: which quantity it states, where, and with which numbers. Statements that only expert traces make are matched by the
  * templates that print them (`src/expcot/phrase.ts`); everything else, of traces as of any model, by patterns over sentences in which every
  * number is one token (`sentence.ts`). A pattern reaches over a few linking words, never over a clause, so reading takes time in proportion
- * to the text. A number that nothing matches is part of no claim; every result shows the share of numbers that are.
+ * to the text. A number that nothing matches is part of no claim; every result shows the share of numbers that are. Questions, doubts,
+ * suppositions and lists of alternatives state nothing, and what holds for an unnamed part is no claim about the series.
  *
  * A pattern stays while a recorded or hand-written answer (`test/golden/claims.json`) or an expert trace needs it.
  */
@@ -45,6 +46,8 @@ export interface Claim {
   readonly channel: number | null;
   /** Place in the text. */
   readonly span: readonly [start: number, end: number];
+  /** True for the dominant one of several periods. */
+  readonly isMain?: boolean;
   /** True for percentages, which are stated as parts: of a series in percent they are values. */
   readonly percent?: boolean;
   /** Places of all numbers that the claim uses. */
@@ -128,6 +131,8 @@ const POINTS = words(
 interface Pattern {
   readonly quantity: string;
   readonly pattern: RegExp;
+  /** Words before it by which it states another quantity; null: none do. */
+  readonly notBehind: RegExp | null;
   /** True for levels of the series, which "apart from …" limits to a part of it. */
   readonly isLevel: boolean;
   /** True where words can stand for the number. */
@@ -136,19 +141,23 @@ interface Pattern {
   readonly relation: Relation | null;
 }
 
-const compiled = (source: string): RegExp =>
-  new RegExp(`${source.startsWith('(?<!') ? '' : ' '}${source}(?= )`, 'dgu');
+const compiled = (source: string): RegExp => new RegExp(` ${source}(?= )`, 'dgu');
 
-/** Compiles patterns by what they state. */
+/** Words of a pattern, with those that may not stand before them where there are any. */
+type Source = string | readonly [notBehind: string, source: string];
+
+/** Compiles patterns by what they state. A lookbehind in front of a pattern would be tried at every place of a text. */
 function patterns(
   isLevel: boolean,
-  sources: Readonly<Record<string, readonly string[]>>,
+  sources: Readonly<Record<string, readonly Source[]>>,
   relation: Relation | null = null,
 ): Pattern[] {
   return Object.entries(sources).flatMap(([quantity, list]) =>
-    list.map((source) => {
+    list.map((entry) => {
+      const [words, source] = typeof entry === 'string' ? [null, entry] : entry;
       const takesWords = source.includes(NUMBER_WORD);
-      return { quantity, pattern: compiled(source), isLevel, takesWords, relation };
+      const notBehind = words === null ? null : new RegExp(` (?:${words}) $`);
+      return { quantity, pattern: compiled(source), notBehind, isLevel, takesWords, relation };
     }),
   );
 }
@@ -174,16 +183,30 @@ const ALL = `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everyt
 const PATTERNS: readonly Pattern[] = [
   ...patterns(false, {
     period: [
-      `(?<! ${FRACTION}) (?:period|periodicity|wavelength|cycle length|season length|seasonality|cycle duration)(?: length)?(?! \\( )${IS} ${V}(?! ${UNIT} )`,
-      `(?<! (?:crossings?|signs?|sign changes?|negative(?: peaks)?|troughs|zero)) (?:repeats?|repeating|recurs?|recurring|cycles?|peaks?|pattern|oscillates|oscillation|occurs?|occurring|troughs|beats|waves?|cycle|itself)(?: (?:itself|regularly|about|roughly|with|appear|appears|occur|is|are|repeated)){0,3} every (?:about |single )?${V}(?: ${SAMPLES})?(?! ${UNIT} )`,
+      [
+        `${FRACTION}`,
+        `(?:period|periodicity|wavelength|cycle length|season length|seasonality|cycle duration)(?: length)?(?! \\( )${IS} ${V}(?! ${UNIT} )`,
+      ],
+      [
+        `crossings?|signs?|sign changes?|negative(?: peaks)?|troughs|zero`,
+        `(?:repeats?|repeating|recurs?|recurring|cycles?|peaks?|pattern|oscillates|oscillation|occurs?|occurring|troughs|beats|waves?|cycle|itself)(?: (?:itself|regularly|about|roughly|with|appear|appears|occur|is|are|repeated)){0,3} every (?:about |single )?${V}(?: ${SAMPLES})?(?! ${UNIT} )`,
+      ],
       `${V} - ${SAMPLES} (?:period|cycle|cycles|periodicity|oscillation|seasonality|pattern)`,
-      `(?<! ${FRACTION}) (?:cycle|cycles|oscillation|oscillations|wave|waves)(?: each)? (?:of|lasting|lasts|takes|taking|spanning|spans) (?:about )?${V} ${SAMPLES}`,
+      [
+        `${FRACTION}`,
+        `(?:cycle|cycles|oscillation|oscillations|wave|waves)(?: each)? (?:of|lasting|lasts|takes|taking|spanning|spans) (?:about )?${V} ${SAMPLES}`,
+      ],
+      `(?:peaks|troughs|maxima|minima|beats|crests)(?: (?:are|is|lie|spaced|about|roughly|regularly|evenly|on average)){1,3} ${V}(?: ${SAMPLES})? apart`,
+      `(?:distance|spacing|interval|gap) (?:between|of)(?: (?:the|consecutive|successive|adjacent|neighbou?ring|two)){0,2} (?:peaks|troughs|maxima|minima|beats|crests)${IS} ${V}(?! ${UNIT} )`,
     ],
     frequency: [
       `frequency(?! (?:test|\\w{1,9} test|bin))${IS} ${V}(?! hz| khz| / s| n - n| cycles (?!per (?:sample|step|point))| bin)`,
     ],
     cycles: [
-      `(?<! (?:anomal\\w{1,5}|segment|burst|part|it|which)) (?:there are|there're|shows?|completes?|contains?|has|have|see|count|observe) (?:about |exactly |only |a total of ){0,2}(?<v>N|${NUMBER_WORD}) ${CYCLES}(?! (?:per|every|each|of|in N|apart|later|where|in which|that|which))`,
+      [
+        `anomal\\w{1,5}|segment|burst|part|it|which`,
+        `(?:there are|there're|shows?|completes?|contains?|has|have|see|count|observe) (?:about |exactly |only |a total of ){0,2}(?<v>N|${NUMBER_WORD}) ${CYCLES}(?! (?:per|every|each|of|in N|apart|later|where|in which|that|which))`,
+      ],
       `(?<v>N|${NUMBER_WORD}) ${CYCLES} (?:are|is) (?:visible|seen|shown|present)`,
       `(?:completes|completing) (?<v>N|${NUMBER_WORD}) ${CYCLES}`,
     ],
@@ -191,7 +214,10 @@ const PATTERNS: readonly Pattern[] = [
       `(?:(?:series|signal|data|dataset|plot|recording|record|channels?|variates|sequence) (?:has|have|contains?|comprises|consists of|spans|shows|covers|are)|(?:series|signal|channels|variates|variables|recording|data|plot|total) (?:of|with)|in total) (?:about |a total of |exactly |the )?${V} (?:data |time )?(?:samples|points|steps|observations|values|timepoints|readings)(?! (?:is|are|lie|lies|above|below|exceed|per|period|long|wide|missing|apart|after|later|before|at|outside|fall|far|that|which|where|with|deviat\\w{1,4}|stand|in (?:the|each|every|an?|this) (?!series|data|signal|record|plot|total)))`,
     ],
     channels: [
-      `(?<! (?:first|last|other|these|those|all|remaining)) ${COUNT} (?:channels|variates|variables|dimensions)(?= (?:$|[,.:;()]|of|with|are (?:recorded|given|shown|present|available|measured)|in total|recorded|measured))`,
+      [
+        `first|last|other|these|those|all|remaining`,
+        `${COUNT} (?:channels|variates|variables|dimensions)(?= (?:$|[,.:;()]|of|with|are (?:recorded|given|shown|present|available|measured)|in total|recorded|measured))`,
+      ],
     ],
     missing: [`${COUNT} (?:samples|sample|points|point|values|value) (?:is|are) missing`],
     gaps: [`\\( ${COUNT} (?:gaps|gap)`],
@@ -248,17 +274,23 @@ const PATTERNS: readonly Pattern[] = [
   }),
   ...patterns(false, {
     'index of maximum': [
-      `(?<!local )(?:global |overall )?(?:maximum|highest (?:value|point)|largest value|peak value|global peak)${PLACED}`,
+      [
+        `local`,
+        `(?:global |overall )?(?:maximum|highest (?:value|point)|largest value|peak value|global peak)${PLACED}`,
+      ],
     ],
     'index of minimum': [
-      `(?<!local )(?:global |overall )?(?:minimum|lowest (?:value|point)|smallest value)${PLACED}`,
+      [`local`, `(?:global |overall )?(?:minimum|lowest (?:value|point)|smallest value)${PLACED}`],
     ],
   }),
   ...patterns(true, {
     maximum: [
-      `(?<! (?:${NOT_OWN})) (?:maximum|highest|largest value|peak value|global peak|greatest value|top value|maxima)${EXTREME}`,
+      [
+        `${NOT_OWN}`,
+        `(?:maximum|highest|largest value|peak value|global peak|greatest value|top value|maxima)${EXTREME}`,
+      ],
     ],
-    minimum: [`(?<! (?:${NOT_OWN})) (?:minimum|lowest|smallest value|lowest value)${EXTREME}`],
+    minimum: [[`${NOT_OWN}`, `(?:minimum|lowest|smallest value|lowest value)${EXTREME}`]],
     'usual range': [
       `(?:normal|usual|typical|expected|regular|baseline) (?:range|band|values|level|oscillation)(?: (?:is|of|from|between|within|lies|stays|in|about)){0,3} (?<v>\\[ N , N \\]|± N|N (?:to|and|–) N)`,
     ],
@@ -269,37 +301,59 @@ const PATTERNS: readonly Pattern[] = [
       `(?:oscillat\\w{1,5}|fluctuat\\w{1,5}|swings?|alternat\\w{1,5}|bounc\\w{1,4})(?: \\w{1,12}){0,3} (?:between|from|within) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! (?:is|are|was|were))`,
     ],
     range: [
-      `(?<!(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance|axis|axes|indices|index|time|plateau|gap|bump|burst|phase)(?: [a-z]{1,12}){0,2}) (?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|(?<=N )samples|values(?: are| range| lie)?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
-      `(?<!(?:located|found|seen|visible|occurs|occurred|appears|happens) (?:in|within) (?:the )?)(?:range|values in)(?: of values| of the values)?(?: (?:is|of|:|=|in)){0,2} \\[ (?<v>N , N) \\]`,
+      [
+        `(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance|(?:[a-z]-)?ax[ie]s|indices|index|time|plateau|gap|bump|burst|phase)(?: [a-z]{1,12}){0,2}`,
+        `(?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|(?<=N )samples|values(?: are| range| lie)?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
+      ],
+      [
+        `(?:located|found|seen|visible|occurs|occurred|appears|happens) (?:in|within)(?: the)?`,
+        `(?:range|values in)(?: of values| of the values)?(?: (?:is|of|:|=|in)){0,2} \\[ (?<v>N , N) \\]`,
+      ],
     ],
+    'first value': [`(?:first|initial) (?:value|reading|observation|measurement)${NAME}${IS} ${VALUE}`],
+    'last value': [`(?:last|final) (?:value|reading|observation|measurement)${NAME}${IS} ${VALUE}`],
     mean: [
-      `(?<! (?:${NOT_OWN})) (?:mean|average)(?! (?:of the (?!series|signal|data|whole|channel|first|last|second|third|middle)|difference|shift|change|spacing|cycle|peak|period|slope|vector|distance|absolute|\\+|±))(?: value| level)?${NAME}${IS} ${VALUE}`,
+      [
+        `${NOT_OWN}`,
+        `(?:mean|average)(?! (?:of the (?!series|signal|data|whole|channel|first|last|second|third|middle)|difference|shift|change|spacing|cycle|peak|period|slope|vector|distance|absolute|\\+|±))(?: value| level)?${NAME}${IS} ${VALUE}`,
+      ],
     ],
-    median: [`(?<! (?:${NOT_OWN})) median${NAME}${IS} ${VALUE}`],
+    median: [[`${NOT_OWN}`, `median${NAME}${IS} ${VALUE}`]],
     noise: [
       `(?:noise|residuals?)(?: (?:with|has|having|of|\\(|a|an|the|its|whose|level|amplitude)){0,4}(?: ${STD})?${IS} ${VALUE}`,
     ],
-    'standard deviation': [`(?<! (?:N|${NOT_OWN})) ${STD}${NAME}${IS} ${VALUE}`],
+    'standard deviation': [
+      [`N|(?:period|lengths?|heights?) (?:has|have|with) an?|${NOT_OWN}`, `${STD}${NAME}${IS} ${VALUE}`],
+    ],
     variance: [`variance${NAME}${IS} ${VALUE}`],
     'peak to peak': [`(?:peak-to-peak(?: amplitude| range| value| swing)?|total range|full range)${IS} ${V}`],
     amplitude: [
-      `amplitude${NAME}(?: (?:jumps|grows|rises|increases|drops|falls|shrinks|doubles))?${IS} ${V}`,
+      `amplitude${NAME}(?: (?:jumps|grows|rises|increases|drops|falls|shrinks|doubles))?${IS} ${V}(?!(?: \\()? peak(?:-| )to(?:-| )(?:peak|trough))`,
     ],
     autocorrelation: [`(?:autocorrelation|acf) at (?:a )?lag (?:of )?(?<i>N)${IS} ${V}`],
   }),
   ...patterns(false, {
     slope: [
-      `(?<! (?:maximum|largest|steepest|local|absolute|greatest)) (?:slope|gradient|rate of (?:change|increase|decrease|growth)|trend (?:is|of|has a slope))(?! (?:test|at|\\w{1,9} test))(?: coefficient)?${IS} ${V}(?: per (?:step|sample|point|index|time step))?(?! (?:per|every|each|/))`,
+      [
+        `maximum|largest|steepest|local|absolute|greatest`,
+        `(?:slope|gradient|rate of (?:change|increase|decrease|growth)|trend (?:is|of|has a slope))(?! (?:test|at|\\w{1,9} test))(?: coefficient)?${IS} ${V}(?: per (?:step|sample|point|index|time step))?(?! (?:per|every|each|/))`,
+      ],
       `(?:${RISE}|${FALL})${ADVERB} (?:by|at)(?: (?:about|around|a rate of|roughly)){0,2} ${V}(?: (?:units? )?(?:per|each|every) (?:step|sample|point|index|time|unit)| / (?:step|sample))`,
     ],
     rise: [
       `(?:${RISE}|${FALL})${ADVERB} by(?: about)? ${V} (?:in all|overall|in total|over the (?:whole |entire )?(?:series|record|length)|from start to end|altogether)`,
     ],
     'from to': [
-      `(?<! (?:${OTHERS_OWN})(?: [a-z]{1,12})?) (?:${RISE}|${FALL}|jumps|jumped|shifts|changes|goes|drifts|moves|ramps up|ramps down|ramps|trends)${ADVERB} from (?:about |around |a value of |a level of |a mean of ){0,2}(?<v>N (?:at the (?:start|beginning|left|very start) )?to (?:about |around )?N)(?! (?:${SAMPLES}|in N|in about|within|every|each|per|over (?!the (?:whole|entire|full|series|record|length))))(?:(?: by| near| around| at)(?: about)? ${CUED}(?<i>N))?`,
+      [
+        `(?:${OTHERS_OWN})(?: [a-z]{1,12})?`,
+        `(?:${RISE}|${FALL}|jumps|jumped|shifts|changes|goes|drifts|moves|ramps up|ramps down|ramps|trends)${ADVERB} from (?:about |around |a value of |a level of |a mean of ){0,2}(?<v>N (?:at the (?:start|beginning|left|very start) |° [cf] )?to (?:about |around )?N)(?! (?:${SAMPLES}|in N|in about|within|every|each|per|over (?!the (?:whole|entire|full|series|record|length))))(?:(?: by| near| around| at)(?: about)? ${CUED}(?<i>N))?`,
+      ],
     ],
     spikes: [
-      `(?<! (?:first|last|other|next|these|those|of the|regular)) ${COUNT} (?:${HOW} |, ){0,3}(?:spikes|spike|outliers|outlier)`,
+      [
+        `first|last|other|next|these|those|of the|regular`,
+        `${COUNT} (?:${HOW} |, ){0,3}(?:spikes|spike|outliers|outlier)`,
+      ],
     ],
     anomalies: [
       `${COUNT} (?:${HOW} |, ){0,3}(?:anomal(?:y|ies)|anomalous (?:segments?|intervals?|regions?|stretch(?:es)?|parts?|points?|windows?)|abnormal (?:segments?|intervals?|regions?))`,
@@ -329,7 +383,7 @@ const PART = compiled(
     `(?! (?:%|times|N|/|:|–|(?:full |complete )?(?:cycles?|periods?|oscillations?|repetitions?|waves?|beats?|days?|hours?|weeks?|minutes?|seconds?|months?|years?|spikes?|peaks?|anomal\\w{1,4})))`,
 );
 const PART_CUE =
-  / (?:half|third|quarter|first|initial|last|final|before|until|till|prior|after|beyond|past|since|from|starting|up|of|for) /;
+  / (?:half|third|quarter|first|initial|last|final|before|until|till|prior to|after|beyond|past|since|onwards?|on|to the end|up to|starting|as of|from (?:index|sample|step|point|t|x|i|n)|for (?:all )?(?:t|x|i|n|indices|samples|index|points|steps|times)) /;
 const SHARES: Readonly<Record<string, number>> = {
   ...{ first: 0, second: 1, third: 2, fourth: 3 },
   ...{ middle: 1, last: -1, final: -1, latter: -1 },
@@ -339,13 +393,15 @@ const EVENT = words(
   `shifts? drop jump spikes? step change peaks? burst anomal\\w{1,5} outliers? event gap rise fall dip end beginning start segments?
   part section region phase cycles? plateau baseline interval window middle`,
 );
-const OF_EVENT = `(?:after|before|during|between|since|until|without|at|in|inside|within|on|of|for|outside|towards)(?: (?:the|its|this|that|each|every|an?|any|all))?(?: [a-z]{1,12}){0,2} ${EVENT}`;
+const OF_EVENT = `(?:after|before|during|between|since|until|without|at|in|inside|within|on|over|of|for|outside|towards)(?: (?:the|its|this|that|each|every|an?|any|all))?(?: [a-z]{1,12}){0,2} ${EVENT}`;
 /** Words before a level in its clause that limit it to a part of the series that no number names. */
 const LIMITED = new RegExp(
   ` (?:local|locally|residuals?|detrended|de-trended|differenced|smoothed|moving|rolling|running|within each|weekdays?|weekends?|nights?|days|(?:removing|subtracting) (?:the|its|an?|this)|${OF_EVENT}|(?:plateau|baseline|segment|anomaly)(?: [a-z]{1,12}){0,2}) `,
 );
 /** The same behind it. */
-const LIMITED_BEHIND = new RegExp(`^(?: ${SAMPLES})?(?: \\))? ${OF_EVENT} `);
+const LIMITED_BEHIND = new RegExp(
+  `^(?: ${SAMPLES})?(?: \\))? (?:${OF_EVENT} |(?:before|earlier|afterwards?|later) (?:[,;]|$))`,
+);
 /** Words directly before a statement about the series as a whole, and about what is usual there. */
 const OVERALL = / (?:overall|global|whole|total|entire)(?: [a-z]{1,12})? $/;
 const USUAL_ONE = / (?:usual|normal|typical|regular)(?: [a-z]{1,12})? $/;
@@ -380,7 +436,7 @@ const REFUTED =
   /^(?: [^ ;.N]{1,20}){0,4} (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case)|ruled out|excluded|unlikely|impossible|implausible|doubtful) /;
 /** Other numbers behind a stated one, which leave open which is meant. */
 const LISTED = new RegExp(
-  `^(?: ${SAMPLES})?(?: ,)?(?: (?:or|versus|vs)(?: [a-z]{1,12}){0,2} N| and(?: about)? N(?= (?:${SAMPLES} )?(?:[,;:)(]|and|or|$))|(?<= ,) N(?! (?:units? |% )?(?:above|below|higher|lower|more|less|times) )) `,
+  `^(?: ${SAMPLES})?(?: [,;])?(?: (?:or|versus|vs)(?: [a-z]{1,12}){0,2} N| and(?: about)? N(?= (?:${SAMPLES} )?(?:[,;:)(]|and|or|$))|(?<= ;) N(?= (?:[,;]|$))|(?<= ,) N(?! (?:units? |% )?(?:above|below|higher|lower|more|less|times) )) `,
 );
 const HEDGE = / (?:about|around|some|close|up to|or so|hovers|estimated|fairly|slightly|near) /;
 const HERE =
@@ -393,6 +449,7 @@ const ABRUPT = / (?:jumps|jumped|shifts|changes|mean|average|median) /;
 /** Direction of a trend whose slope follows. */
 const SLOPING =
   / (?:(downward|negative|decreasing|declining|falling|decrease|decline)|upward|positive|increasing|rising|increase|rise)(?: (?:trend|line|drift|with|has|of|and|a|an|constant|linear|steady|the)){0,6} $/;
+const MAIN = / (?:dominant|main|primary|strongest|principal) /;
 const SIGNED = / (?:positive|negative|upward|downward) /;
 const DIP = / (?:dips?|dipped|dipping|troughs?|plunges|plunged|local minimum|lowest) /;
 const PEAK = / (?:peaks?|peaked|peaking|surges|surged|shoots|local maximum|highest) /;
@@ -527,6 +584,7 @@ function claimsOfSentence(
     const place = rangeOf(sentence, groups.i ?? groups.j)[0] ?? null;
     const used = [...stated, ...second, ...(place === null ? [] : [place])];
     if (used.length === 0 || used.some((number) => taken.has(number))) return;
+    if (rule.notBehind?.test(` ${sentence.text.slice(Math.max(0, match.index - 40), match.index)} `)) return;
     const inner = place !== null && stated.length === 0;
     for (const number of used) taken.add(number);
     const end = match.index + match[0].length;
@@ -558,13 +616,14 @@ function claimsOfSentence(
         channel: channelAt(around, sentence, match.index, end),
         span: spanOf(sentence, match.index + 1, end),
         ...(isPercent(sentence, groups.v) && !rule.quantity.startsWith('share') ? { percent: true } : {}),
+        ...(MAIN.test(`${before}${match[0]} `) ? { isMain: true } : {}),
         ...directionOf(rule, match[0], `${sentence.text.slice(Math.max(0, match.index - 40), match.index)} `),
         uses: used.map(({ span }) => span),
       },
     });
   };
   for (const template of TEMPLATES) {
-    if (template.opening !== null && !sentence.text.includes(template.opening)) continue;
+    if (!template.needs.every((words) => sentence.text.includes(words))) continue;
     for (const match of matchesOf(template.pattern, sentence.text)) {
       const statement = statementOf(text, sentence, template.phrase, match);
       const used = numbersIn(sentence, [match.index, match.index + match[0].length]);
@@ -593,8 +652,9 @@ function claimsOfSentence(
     }
   }
   for (const { number } of around.mentions) if (number !== null) taken.add(number);
+  const hasNumber = sentence.tokens.some(({ number }) => number !== null);
   for (const rule of PATTERNS) {
-    if (!rule.takesWords && !/N/.test(sentence.text)) continue;
+    if (!rule.takesWords && !hasNumber) continue;
     for (const match of matchesOf(rule.pattern, sentence.text)) add(rule, match);
   }
   const places = placesOf(sentence, taken);
@@ -786,7 +846,8 @@ const PLAIN = { range: false, relation: 'is', hedged: false, negated: false } as
 
 interface Template {
   readonly phrase: Phrase;
-  readonly opening: string | null;
+  /** Words without which no sentence matches: the opening, and the longest literal. */
+  readonly needs: readonly string[];
   readonly pattern: RegExp;
 }
 
@@ -802,9 +863,11 @@ function templateOf(phrase: Phrase): Template {
     if (slot === undefined) return tokensOf(literal);
     return `${tokensOf(literal)}(${slot.pattern ?? slot.kind.split('|').map(tokensOf).join('|')})`;
   });
+  const literals = [...phrase.literals].sort((a, b) => b.length - a.length);
+  const needs = [phrase.opening ?? '', literals[0]!].map((words) => tokensOf(words).replaceAll('\\', ''));
   return {
     phrase,
-    opening: phrase.opening === null ? null : tokensOf(phrase.opening).replaceAll('\\', ''),
+    needs: needs.filter((words) => words !== ''),
     pattern: new RegExp(`${parts.join('')}(?= )`, 'dgu'),
   };
 }
@@ -929,7 +992,7 @@ function spanOf(sentence: Sentence, from: number, to: number): readonly [number,
 
 function clauseOf({ text }: Sentence, at: number, border = CLAUSE): readonly [number, number] {
   let from = 0;
-  for (const match of text.matchAll(border)) {
+  for (const match of matchesOf(border, text)) {
     if (match.index > at) return [from, match.index];
     from = match.index + 1;
   }

@@ -55,6 +55,8 @@ const SAME: Readonly<Record<string, string>> = {
   avg: 'average',
   max: 'maximum',
   min: 'minimum',
+  μ: 'mean',
+  mu: 'mean',
   approx: 'about',
   approximately: 'about',
   roughly: 'about',
@@ -132,7 +134,7 @@ function spelled(word: string): string {
 }
 
 const MULTIPLIERS: Readonly<Record<string, number>> = { thousand: 1e3, million: 1e6, billion: 1e9 };
-const GLUED: Readonly<Record<string, number>> = { k: 1e3, K: 1e3, M: 1e6 };
+const GLUED: Readonly<Record<string, number>> = { k: 1e3, M: 1e6 };
 
 /** Returns the factor of a word behind a number, as in "1.35 million" and "1514k". */
 function multiplierOf(word: string, glued: boolean): number | undefined {
@@ -146,6 +148,10 @@ function multiplied({ text, number, span }: Piece, factor: number, end: number):
   const whole = [span[0], end] as const;
   return { text, number: { value: value * factor, rounding: rounding * factor, span: whole }, span: whole };
 }
+
+/** Returns true for a sign of Markdown or LaTeX that says nothing: emphasis, the borders of a table, the frame of a formula. */
+const isMarkup = (text: string, at: number, sign: string): boolean =>
+  '*$`\\'.includes(sign) || (sign === '|' && /^\s*\|\s*$/.test(text.slice(Math.max(0, at - 1), at + 2)));
 
 const isSign = (character: string | undefined): boolean =>
   character === '-' || character === '−' || character === '–' || character === '+';
@@ -187,6 +193,7 @@ export function* sentences(text: string): Generator<Sentence> {
       const next = text[end];
       const stop =
         (sign === '.' && (next === undefined || /\s|<|\*|\)/.test(next))) || sign === '!' || sign === '?';
+      if (isMarkup(text, start, sign!)) continue;
       if (!stop) pieces.push({ text: SAME[sign!] ?? sign!, number: null, span: [start, end] });
       else if (sign !== '.' || !ABBREVIATED.has(pieces.at(-1)?.text ?? '')) yield* finish(sign === '?');
     }

@@ -140,6 +140,23 @@ describe('tolerances', () => {
   });
 });
 
+test('the week beside the day is a period, but not the main one', () => {
+  const load = Float64Array.from({ length: 1008 }, (_, i) => {
+    const [day, week] = [(2 * Math.PI * i) / 24, (2 * Math.PI * i) / 168];
+    return 45 + 20 * Math.sin(day) + 8 * Math.sin(week);
+  });
+  const subject = { channels: [load], names: ['load'] };
+  const verdicts = ['The period is 24.', 'It repeats every 168 samples.', 'The dominant period is 168.'].map(
+    (text) => checked(text, subject)[0]![2],
+  );
+  expect(verdicts).toEqual(['true', 'true', 'false']);
+  expect(['12', '48', '84'].map((period) => checked(`The period is ${period}.`, subject)[0]![2])).toEqual([
+    ...['false', 'false', 'false'],
+  ]);
+  const facts = { components: [], periods: [84], step: 1, range: [17, 73] as const, departures: [] };
+  expect(checked('The period is 84.', { ...subject, facts })[0]![2]).toBe('true');
+});
+
 describe('claims that cannot be checked, or need not be', () => {
   test.each([
     ['The value at index 110 is 4.2.', gaps, 'unchecked'],
