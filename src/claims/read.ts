@@ -303,7 +303,7 @@ const PATTERNS: readonly Pattern[] = [
     range: [
       [
         `(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance|(?:[a-z]-)?ax[ie]s|indices|index|time|plateau|gap|bump|burst|phase)(?: [a-z]{1,12}){0,2}`,
-        `(?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|(?<=N )samples|values(?: are| range| lie)?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
+        `(?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|(?<=N )samples|values(?: are| range| lie)?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! (?:is|are|was|were|${SAMPLES}))`,
       ],
       [
         `(?:located|found|seen|visible|occurs|occurred|appears|happens) (?:in|within)(?: the)?`,
@@ -374,7 +374,7 @@ const SIDE = new RegExp(
 );
 /** Parts of the series in words; the number is an index, or of samples at one end. */
 const PART = compiled(
-  `(?:(?<share>(?:first|second|third|fourth|middle|last|final|latter) (?:half|third|quarter))(?! of (?:the |each |every |an? )?(?!series|signal|data|record|recording|plot|time|samples))` +
+  `(?:(?<share>(?:first|second|third|fourth|middle|last|final|latter) (?:half|third|quarter))(?! of (?!(?:the |this )?(?:whole |entire )?(?:series|signal|data|record|recording|plot|time|samples)))` +
     `|(?:(?<first>first|initial)|last|final) (?:about )?(?<n>N) ${SAMPLES}` +
     `|(?:(?<before>before|until|till|prior to)|after|beyond|past|since) (?:about )?(?<i>${INDEX}N)` +
     `|(?:from|starting (?:at|from)) (?:about )?(?<j>${INDEX}N) (?:on|onwards?|to the end)` +
@@ -423,7 +423,7 @@ const CHANGES = new RegExp(
 );
 /** Words before a statement in its clause by which it is doubted, denied, supposed or still to be checked. */
 const DOUBTED =
-  / (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case|clear|sure)|no (?:sign|evidence|indication|hint) (?:that|of)|doubt\w{0,4}|if|whether|unless|suppos\w{1,4}|assum\w{1,5}|hypothe\w{1,8}|imagine|maybe|perhaps|possibly|presumably|guess|might|may|could|would|should|(?:look|search|check|test)\w{0,3} for) /;
+  / (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case|clear|sure)|no (?:sign|evidence|indication|hint) (?:that|of)|(?<!no )doubt\w{0,4}|unlikely|impossible|mistake\w{0,3}|if|whether|unless|suppos\w{1,4}|assum\w{1,5}|hypothe\w{1,8}|imagine|maybe|perhaps|possibly|presumably|guess|might|may|could|would|should|(?:look|search|check|test)\w{0,3} for) /;
 /** Denial of the words that follow it. */
 const NEGATED = / (?:no|not|never|without|nor|neither)(?: [^ ]{1,20}){0,2} $/;
 /** Those that leave it possible. */
@@ -433,10 +433,10 @@ const REMOTELY_DENIED =
   / (?:no|not|never|without|nor|neither|hardly)(?! (?:only|just|doubt))(?: (?!and |but |with )[a-z][^ ,;:()]*){1,3} $/;
 /** Words behind a statement by which it is denied. */
 const REFUTED =
-  /^(?: [^ ;.N]{1,20}){0,4} (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case)|ruled out|excluded|unlikely|impossible|implausible|doubtful) /;
+  /^(?: [^ ;.N]{1,20}){0,4} (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case)|ruled out|excluded|unlikely|impossible|implausible|doubtful|mistaken?|not (?:supported|plausible|possible|fit|match|hold)|can not be) /;
 /** Other numbers behind a stated one, which leave open which is meant. */
 const LISTED = new RegExp(
-  `^(?: ${SAMPLES})?(?: [,;])?(?: (?:or|versus|vs)(?: [a-z]{1,12}){0,2} N| and(?: about)? N(?= (?:${SAMPLES} )?(?:[,;:)(]|and|or|$))|(?<= ;) N(?= (?:[,;]|$))|(?<= ,) N(?! (?:units? |% )?(?:above|below|higher|lower|more|less|times) )) `,
+  `^(?: ${SAMPLES})?(?: [,;(])?(?: (?:or|versus|vs|alternatively|maybe|perhaps|possibly)(?: [a-z]{1,12}){0,2} N| and(?: about)? N(?= (?:${SAMPLES} )?(?:[,;:)(]|and|or|$))|(?<= ;) N(?= (?:[,;]|$))|(?<= ,) N(?! (?:units? |% )?(?:above|below|higher|lower|more|less|times) )) `,
 );
 const HEDGE = / (?:about|around|some|close|up to|or so|hovers|estimated|fairly|slightly|near) /;
 const HERE =
@@ -759,7 +759,8 @@ function placed(
       : { ...claim, share: near.share, uses };
   }
   if (SIDE.test(clause) || (EXCEPT.test(clause) && isLevel)) return ofPart;
-  const here = HERE.test(clause) && !WHOLE.test(clause) ? around.last : null;
+  const earlier = places.findLast((place) => !place.isPart && place.at < from)?.interval ?? around.last;
+  const here = HERE.test(clause) && !WHOLE.test(clause) ? earlier : null;
   if (here !== null) return { ...claim, within: here };
   const isAbrupt = ABRUPT.test(`${lead.slice(-24)}${text.slice(at + 1, end)} `);
   if (claim.quantity === 'from to') return isAbrupt || LIMITED.test(lead) ? ofPart : claim;
