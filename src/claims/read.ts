@@ -383,7 +383,7 @@ const PART = compiled(
     `(?! (?:%|times|N|/|:|–|(?:full |complete )?(?:cycles?|periods?|oscillations?|repetitions?|waves?|beats?|days?|hours?|weeks?|minutes?|seconds?|months?|years?|spikes?|peaks?|anomal\\w{1,4})))`,
 );
 const PART_CUE =
-  / (?:half|third|quarter|first|initial|last|final|before|until|till|prior to|after|beyond|past|since|onwards?|on|to the end|up to|starting|as of|from (?:index|sample|step|point|t|x|i|n)|for (?:all )?(?:t|x|i|n|indices|samples|index|points|steps|times)) /;
+  / (?:half|third|quarter|first|initial|last|final|before|until|till|prior to|after|beyond|past|since|onwards?|N on|to the end|up to|starting|as of|from (?:index|sample|step|point|t|x|i|n)|for (?:all )?(?:t|x|i|n|indices|samples|index|points|steps|times)) /;
 const SHARES: Readonly<Record<string, number>> = {
   ...{ first: 0, second: 1, third: 2, fourth: 3 },
   ...{ middle: 1, last: -1, final: -1, latter: -1 },
@@ -424,6 +424,7 @@ const CHANGES = new RegExp(
 /** Words before a statement in its clause by which it is doubted, denied, supposed or still to be checked. */
 const DOUBTED =
   / (?:wrong|false|untrue|incorrect|not (?:true|right|correct|the case|clear|sure)|no (?:sign|evidence|indication|hint) (?:that|of)|(?<!no )doubt\w{0,4}|unlikely|impossible|mistake\w{0,3}|if|whether|unless|suppos\w{1,4}|assum\w{1,5}|hypothe\w{1,8}|imagine|maybe|perhaps|possibly|presumably|guess|might|may|could|would|should|(?:look|search|check|test)\w{0,3} for) /;
+const DENIES = / (?:no|not|never|without|nor|neither|hardly) /;
 /** Denial of the words that follow it. */
 const NEGATED = / (?:no|not|never|without|nor|neither)(?: [^ ]{1,20}){0,2} $/;
 /** Those that leave it possible. */
@@ -577,6 +578,8 @@ function claimsOfSentence(
 ): { claims: Claim[]; places: Place[] } {
   const taken = new Set<PrintedNumber>();
   const drafts: Draft[] = [];
+  // Most sentences neither doubt nor deny anything.
+  const doubts = DOUBTED.test(sentence.text) || DENIES.test(sentence.text);
   const add = (rule: Pattern, match: RegExpExecArray): void => {
     const groups = match.indices!.groups!;
     const stated = rangeOf(sentence, groups.v);
@@ -588,7 +591,7 @@ function claimsOfSentence(
     const inner = place !== null && stated.length === 0;
     for (const number of used) taken.add(number);
     const end = match.index + match[0].length;
-    if (isDoubted(sentence, match.index, end)) return;
+    if (isDoubted(sentence, match.index, end, doubts)) return;
     const said = sentence.text.slice(groups.v?.[0] ?? 0, groups.v?.[1] ?? 0);
     const before = `${sentence.text.slice(Math.max(0, match.index - 24), match.index)} `.replace(
       /^[^ ]*/,
@@ -616,7 +619,7 @@ function claimsOfSentence(
         channel: channelAt(around, sentence, match.index, end),
         span: spanOf(sentence, match.index + 1, end),
         ...(isPercent(sentence, groups.v) && !rule.quantity.startsWith('share') ? { percent: true } : {}),
-        ...(MAIN.test(`${before}${match[0]} `) ? { isMain: true } : {}),
+        ...(rule.quantity === 'period' && MAIN.test(`${before}${match[0]} `) ? { isMain: true } : {}),
         ...directionOf(rule, match[0], `${sentence.text.slice(Math.max(0, match.index - 40), match.index)} `),
         uses: used.map(({ span }) => span),
       },
@@ -631,7 +634,7 @@ function claimsOfSentence(
       // "Flat line" of "flat line 2 sd" is no shape.
       const within = used.length === 0 && drafts.some((draft) => match.index < draft.end && end > draft.at);
       if (within || used.some((number) => taken.has(number))) continue;
-      if (isProse(sentence, match.index, end)) continue;
+      if (isProse(sentence, match.index, end, doubts)) continue;
       for (const number of used) taken.add(number);
       drafts.push({
         at: match.index,
@@ -801,25 +804,27 @@ function directionOf({ quantity }: Pattern, words: string, before: string): { fa
   return UP.test(said) || isPeak ? { falls: false } : {};
 }
 
-/** Returns true for a statement that its clause doubts, denies or supposes, or that lists other numbers beside its own. */
-function isDoubted(sentence: Sentence, at: number, end: number): boolean {
-  const { text } = sentence;
+/** Returns the clause up to a place. */
+function clauseBefore(sentence: Sentence, at: number): string {
   const [from] = clauseOf(sentence, at);
-  const before = `${text.slice(from, at)} `;
-  const behind = text.slice(end, end + 80);
-  return DOUBTED.test(before) || REMOTELY_DENIED.test(before) || REFUTED.test(behind) || LISTED.test(behind);
+  return `${sentence.text.slice(from, at)} `;
+}
+
+/** Returns true for a statement that its clause doubts, denies or supposes, or that lists other numbers beside its own. */
+function isDoubted(sentence: Sentence, at: number, end: number, doubts: boolean): boolean {
+  const behind = sentence.text.slice(end, end + 80);
+  if (REFUTED.test(behind) || LISTED.test(behind)) return true;
+  if (!doubts) return false;
+  const before = clauseBefore(sentence, at);
+  return DOUBTED.test(before) || REMOTELY_DENIED.test(before);
 }
 
 /** Returns true for the words of a trace's statement in a sentence that denies them, or compares a size with the mean. */
-function isProse(sentence: Sentence, at: number, end: number): boolean {
-  const { text } = sentence;
-  const [from] = clauseOf(sentence, at);
-  const before = `${text.slice(from, at)} `;
-  return (
-    NEGATED.test(before) ||
-    DOUBTED.test(before) ||
-    /^ (?:above|below|from|away|off|over) /.test(text.slice(end))
-  );
+function isProse(sentence: Sentence, at: number, end: number, doubts: boolean): boolean {
+  if (/^ (?:above|below|from|away|off|over) /.test(sentence.text.slice(end, end + 8))) return true;
+  if (!doubts) return false;
+  const before = clauseBefore(sentence, at);
+  return NEGATED.test(before) || DOUBTED.test(before);
 }
 
 const BOUNDS = new Set(['range', 'kept range', 'swing']);
