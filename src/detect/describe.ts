@@ -198,8 +198,7 @@ function kindOf(
     return { kind: 'level', direction };
   }
   const rough = facts.step > ROUGH * Math.max(usualStep, medianStepAround(values, start, end));
-  if (rough && facts.step > facts.usualStep)
-    return { kind: 'variance', direction: 'above' };
+  if (rough && facts.step > facts.usualStep) return { kind: 'variance', direction: 'above' };
   return { kind: 'shape', direction: null };
 }
 

@@ -286,15 +286,19 @@ const APART = 0.1;
 const SWINGS = 10;
 /** Longest stretch that is judged as a single sample is, of which there are many. */
 const SHORT = 3;
+/** Least jump at an end of a stretch that begins or ends suddenly, in largest jumps elsewhere. */
+const SUDDEN = 3;
 /** Least severity of what extends a stretch far, as a share of its own. */
 const WEAK = 0.4;
 
 /**
  * Returns the severities of a track whose tail rests on few departures: those of Student's distribution in place of a normal one. A smooth
- * course swings to one side for many samples, which are one departure; small swings count for little. `taken`: samples of what was found.
+ * course swings to one side for many samples, which are one departure; small swings count for little. A stretch that begins or ends with a
+ * far larger jump than all others is no part of such a course. `taken`: samples of what was found.
  */
-function bySwings(track: Float64Array, centre: number, taken: Uint8Array): (severity: number) => number {
-  let [all, squares, side, mass] = [0, 0, 0, 0];
+function bySwings(track: Float64Array, centre: number, taken: Uint8Array) {
+  let [all, squares, side, mass, largest] = [0, 0, 0, 0, 0];
+  const jump = (i: number): number => (i > 0 && i < track.length ? Math.abs(track[i]! - track[i - 1]!) : 0);
   const end = (): void => {
     all += mass;
     squares += mass ** 2;
@@ -302,16 +306,20 @@ function bySwings(track: Float64Array, centre: number, taken: Uint8Array): (seve
   };
   for (let i = 0; i < track.length; i++) {
     const departure = taken[i] === 1 ? 0 : track[i]! - centre;
+    if (taken[i] === 0 && taken[i - 1] !== 1) largest = Math.max(largest, jump(i));
     if (Math.sign(departure) !== side) end();
     side = Math.sign(departure);
     mass += Math.abs(departure);
   }
   end();
   const freedom = squares === 0 ? Number.POSITIVE_INFINITY : (all ** 2 / squares) ** 2 / SWINGS;
-  return (severity) =>
-    freedom === Number.POSITIVE_INFINITY
-      ? severity
-      : ((freedom / 2) * Math.log1p((2 * Math.LN10 * severity) / freedom)) / Math.LN10;
+  return {
+    severity: (severity: number): number =>
+      freedom === Number.POSITIVE_INFINITY
+        ? severity
+        : ((freedom / 2) * Math.log1p((2 * Math.LN10 * severity) / freedom)) / Math.LN10,
+    isSudden: ({ start, end }: Stretch): boolean => Math.max(jump(start), jump(end)) > SUDDEN * largest,
+  };
 }
 
 /** Joins stretches of one direction in a crowd that fill most of what lies between the first and the last of them. */
@@ -453,7 +461,8 @@ export function scan(track: Float64Array, options: ScanOptions, isAlone = true):
           (edges === true || peer.end - peer.start >= ALIKE * (end - start)),
       ).length;
       const usual = edges === true ? (peers / EDGES) ** 3 : (peers / PEERS) ** 1.25;
-      const severity = end - start > SHORT ? known(stretch.severity) : stretch.severity;
+      const smooth = logarithmic !== true && end - start > SHORT && !known.isSudden(stretch);
+      const severity = smooth ? known.severity(stretch.severity) : stretch.severity;
       return { ...stretch, severity: severity / (1 + usual) };
     })
     .filter(({ severity }) => severity >= least)
