@@ -63,7 +63,7 @@ export interface Subject {
 const PART = 0.01;
 /** Largest rounding of a stated number, as a part of the range of the values: 0 does not stand for all that is small. */
 const MOST_ROUNDING = 0.05;
-/** What makes the largest rounding half of a size. */
+/** Factor of a size that stands for the range of the values where it is rounded: by half of itself at most. */
 const HALF = 0.5 / MOST_ROUNDING;
 const HEDGED = 0.1;
 /** Tolerance of a hedged level, as a part of the range of the values. */
@@ -368,7 +368,8 @@ export class ClaimChecker {
 
   /**
    * Compares the stated number with one of the series.
-   * @param part relative tolerance beside the printed precision; @param range what the unit of the number is measured by: the range of the values
+   * @param part relative tolerance beside the printed precision
+   * @param range size that bounds its rounding, usually the range of the values
    * @param slack what a hedged number may be off in units of the series
    */
   #compare(claim: Claim, actual: number, what: string, range: number, part = PART, slack = 0): Verdict {

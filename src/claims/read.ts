@@ -91,7 +91,7 @@ const GAP =
   smaller higher lower than least most up estimated computed overall that it remains stays hovers here there approaching some
   constant fairly clear \\( its roughly dominant`);
 const IS = `(?: ${GAP}){0,6}`;
-/** What makes of a number a difference, a ratio or the first number of a range or list of two. */
+/** Words behind a number that make it a difference, a ratio or the first of a range or list of two: none of them may follow. */
 const NO_VALUE =
   '(?! (?:–|to|±) N| / N| % of| (?:(?:units?|points?|%|degrees) )?(?:above|below|higher|lower|larger|smaller|bigger|greater|faster|slower|longer|shorter|times|more|less|- ?fold)(?: |$))';
 const V = `(?<v>between N and N(?! (?:is|are|was|were|has|the|it))|N(?: (?:–|to|±) N)?${NO_VALUE})`;
@@ -773,7 +773,7 @@ function placed(
   return isLimited ? ofPart : claim;
 }
 
-/** Returns whether the words around a place call it anomalous; null where they do neither so nor deny it. */
+/** Returns true for a place that the words around it call anomalous, false where they deny that, and null where they do neither. */
 function calledAnomalous(sentence: Sentence, { at, interval }: Place): 'yes' | 'perhaps' | 'no' | null {
   const { text } = sentence;
   const [from, to] = clauseOf(sentence, at, PLACE_CLAUSE);
