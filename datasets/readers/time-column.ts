@@ -64,6 +64,8 @@ const MONTH =
 /** Headers of calendar units whose texts may be times. */
 const CALENDAR =
   /(?:^|[^a-z])(?:years?|quarters?|qtr|months?|weeks?|days?|periods?|year(?:mon|month|qtr|week))(?:[^a-z]|$)/i;
+/** Headers of years, and of dates in general. */
+const NAMED_YEAR = /year|(?:^|[^a-z])(?:yr|jahr|ann[eé]e|date|period)(?:[^a-z]|$)/i;
 const YEAR = /(?:^|[^a-z])(?:years?|yr|jahr|ann[eé]e|date|time|period)(?:[^a-z]|$)/i;
 /** Headers that name a unit of elapsed time. */
 const SHORT_UNIT =
@@ -222,12 +224,17 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
       return { what: 'epoch', unit: epoch![0], name: epoch![1] };
   }
   const byOne = numbers.length > 1 && numbers.every((number, i) => number === low + i);
-  if (whole && namesYear(low) && namesYear(high) && low !== high && (YEAR.test(name) || unnamed)) {
+  const isYearly = (YEAR.test(name) && !SHORT_UNIT.test(name)) || unnamed;
+  if (whole && namesYear(low) && namesYear(high) && low !== high && isYearly) {
     if (byOne || /year|yr|jahr|ann/i.test(name)) return { what: 'year', unit: 1, name: 'years' };
   }
   const mayBeYears = (named || YEAR.test(name) || INDEX.test(name)) && !SHORT_UNIT.test(name);
   const perYear = mayBeYears ? samplesPerYear(numbers) : null;
-  if (perYear !== null) return { what: 'decimal-year', unit: perYear, name: 'decimal years' };
+  // Halves and quarters may be seconds, unless the header says years or the years are recent ones.
+  const isSure =
+    perYear !== null &&
+    (perYear === 1 || perYear > 4 || NAMED_YEAR.test(name) || (low >= 1750 && high <= 2100));
+  if (perYear !== null && isSure) return { what: 'decimal-year', unit: perYear, name: 'decimal years' };
   // Days with a clock, as spreadsheets of this century export them: whole minutes, which have long fractions, unlike counted seconds.
   const minutes = (days: number): boolean => Math.abs(days * 1440 - Math.round(days * 1440)) < 0.02;
   const long = cells.some((cell) => /\.\d{4}/.test(cell));

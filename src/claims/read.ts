@@ -457,7 +457,7 @@ const PEAK = / (?:peaks?|peaked|peaking|surges|surged|shoots|local maximum|highe
 const EXCEPT =
   / (?:apart from|except|other than|otherwise|aside from|excluding|outside|elsewhere|rest|remaining|without|besides|(?:all|every) other) /;
 const MOSTLY =
-  / (?:mostly|mainly|usually|typically|generally|normally|most of the time|(?:most|(?:about|nearly|almost) all)(?: of)?(?: the)? (?:values|points|samples|readings)) /;
+  / (?:mostly|mainly|usually|typically|generally|normally|most of the time|(?:most|(?:about|nearly|almost) all)(?: of)?(?: the)? (?:values|points|samples|readings|counts)) /;
 const CLAUSE = / (?:;|while|whereas|but|however) /gu;
 /** Borders of a contrast, and of what is said of one place. */
 const CONTRAST = / (?:while|whereas|but|however|though|although|, then) /gu;

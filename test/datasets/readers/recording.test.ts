@@ -540,6 +540,9 @@ describe('the time', () => {
       Array.from({ length: count }, (_, i) => `${1600 + i / 4},${i % 7}`).join('\n');
     expect(read(`time_s,v\n${rows(60)}\n`)).toMatchObject({ origin: 'start', step: 250 });
     expect(read(`time,v\n${rows(4000)}\n`)).toMatchObject({ origin: 'start', step: 250 });
+    expect(read(`time,v\n${rows(60)}\n`)).toMatchObject({ origin: 'start', step: 250 });
+    const whole = Array.from({ length: 60 }, (_, i) => `${1500 + i},${i % 7}`).join('\n');
+    expect(read(`time (s),v\n${whole}\n`)).toMatchObject({ origin: 'start', step: 1000 });
   });
 
   it('as R counts days is one where it is as late as that, and days or weeks apart', () => {
