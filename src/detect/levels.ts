@@ -417,7 +417,8 @@ function partsOf(values: Float64Array, middle: (part: Float64Array) => number) {
   const middles = Float64Array.from({ length: PARTS }, (_, p) =>
     middle(values.subarray(first + p * size, first + (p + 1) * size)),
   );
-  return { size, first, middles, noise: noiseAround(middles) };
+  const bends = middles.subarray(2).map((value, i) => Math.abs(middles[i]! - 2 * middles[i + 1]! + value));
+  return { size, first, middles, noise: median(bends) * OF_SECOND_DIFFERENCES };
 }
 
 function dot(a: Float64Array, b: Float64Array): number {
@@ -442,32 +443,23 @@ function driftOfDays(
   if (day < SHORTEST_PART || n < 4 * day) return null;
   const means = cycleMeans(values, day);
   const spread = median(values.map((value, i) => Math.abs(value - means[i]!)));
-  // Near the ends the means are of the same day. Means that share samples hardly differ: those of days that follow each other tell the noise.
-  const days = Float64Array.from({ length: Math.floor(n / day) }, (_, d) => means[half + d * day]!);
-  const found = drift(means.subarray(half, n - half), floor, least, looks, { spread, apart: days });
+  // Near the ends the means are of the same day.
+  const found = drift(means.subarray(half, n - half), floor, least, looks, { spread, apart: n / day });
   // The means turn a step into a rise of a day.
   if (found === null || n - half - found.start < FEWEST_DAYS * day) return null;
   return { ...found, start: found.start + half, end: n, peak: n - 1 };
 }
 
-/** Standard deviation of the noise of values [N] on a course, from their second differences. */
-const noiseAround = (values: Float64Array): number =>
-  median(values.subarray(2).map((value, i) => Math.abs(values[i]! - 2 * values[i + 1]! + value))) *
-  OF_SECOND_DIFFERENCES;
-
 /** Means over a time, which share samples. */
 interface Smoothed {
   /** Median departure of single samples from them. */
   readonly spread: number;
-  /** Those that share none. */
-  readonly apart: Float64Array;
+  /** Number of them that share none. */
+  readonly apart: number;
 }
 
-/**
- * Medians of 64 parts of [N] values, the noise between neighbours, its variance by which a course is judged, and the usual departure of single
- * samples; null if the parts are too short.
- */
-function measuredParts(values: Float64Array, floor: number, smoothed?: Smoothed) {
+/** Medians of 64 parts of [N] values, the noise between neighbours, and the usual departure of single samples; null if the parts are too short. */
+function measuredParts(values: Float64Array, floor: number, spread?: number) {
   const parts = partsOf(values, median);
   if (parts === null) return null;
   const { size, first, middles } = parts;
@@ -475,13 +467,8 @@ function measuredParts(values: Float64Array, floor: number, smoothed?: Smoothed)
     Float64Array.from({ length: size * PARTS }, (_, i) =>
       Math.abs(values[first + i]! - middles[Math.floor(i / size)]!),
     );
-  const single = Math.max(floor / 2, 1.4826 * (smoothed?.spread ?? median(around())));
-  const noise = Math.max(parts.noise, single / Math.sqrt(size) / 4);
-  const measured = { ...parts, single, noise };
-  if (smoothed === undefined) return { ...measured, variance: noise ** 2 };
-  const { apart } = smoothed;
-  const independent = Math.min(1, apart.length / PARTS);
-  return { ...measured, variance: Math.max(noise, noiseAround(apart)) ** 2 / independent };
+  const single = Math.max(floor / 2, 1.4826 * (spread ?? median(around())));
+  return { ...parts, single, noise: Math.max(parts.noise, single / Math.sqrt(size) / 4) };
 }
 
 /**
@@ -498,9 +485,9 @@ function drift(
   smoothed?: Smoothed,
 ): Candidate | null {
   const n = values.length;
-  const measured = measuredParts(values, floor, smoothed);
+  const measured = measuredParts(values, floor, smoothed?.spread);
   if (measured === null) return null;
-  const { size, first, middles: medians, single, noise, variance } = measured;
+  const { size, first, middles: medians, single, noise } = measured;
   const designs = linesOfParts();
   const straight = fitted(medians, designs.straight);
   const parabola = fitted(medians, designs.parabola);
@@ -515,7 +502,10 @@ function drift(
   const residual = Math.sqrt(left / (PARTS - 4));
   if (residual > Math.max(MOST_LEFT * noise, MOST_OF_DRIFT * far) || left > BENT * parabola.left) return null;
   if (Math.abs(before) * (1 - at / PARTS) > SLOPE_BEFORE * far || far < FARTHEST * single) return null;
-  const surprise = (straight.left - left) / (2 * variance) / Math.LN10;
+  // Means that share samples lie on smooth courses: as many as share none must tell the bend.
+  const ofApart = ((smoothed?.apart ?? Infinity) / 2) * Math.log10(straight.left / left);
+  if (tempered(ofApart - Math.log10(PARTS * looks)) < LEVELS.medium) return null;
+  const surprise = (straight.left - left) / (2 * noise ** 2) / Math.LN10;
   const severity = tempered(surprise - Math.log10(PARTS * looks));
   if (!(severity >= least)) return null;
   const start = first + Math.round(at * size);
