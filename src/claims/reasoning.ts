@@ -94,6 +94,8 @@ const contentsOf = ({ numbers, statement, at, within, share, negated, relation }
 /** Key of a stated departure without its size: kind and direction. */
 const departureWords = (claim: Claim): string =>
   [factOf(claim), ...claim.statement!.contents.filter((content) => typeof content === 'string')].join(' ');
+/** Largest distance of the sizes of one departure, as a logarithm. */
+const ABOUT = Math.log(1.6);
 const sizeOf = ({ numbers }: Claim): number => numbers[0]?.value ?? 1;
 
 /** Significant digits from which two numbers of a trace's statement are the same. */
@@ -165,15 +167,18 @@ export class ReasoningGrader {
   }
 
   /**
-   * Returns the key of the fact that a true claim recalls: of departures in the same words the one of the trace nearest in size, so that a
-   * near copy of one recalls no other.
+   * Returns the key of the fact that a true claim recalls: of departures in the same words the one of the trace nearest in size that no claim
+   * before has recalled (`recalled`: how often each was) and that is about as large; so a near copy of one recalls no other.
    */
-  #recalledBy(claim: Claim): string {
+  #recalledBy(claim: Claim, recalled: ReadonlyMap<string, number> = new Map()): string {
     if (!statesDeparture(claim)) return factOf(claim);
     const words = departureWords(claim);
     const distance = (size: number): number => Math.abs(Math.log(size / sizeOf(claim)));
-    const [nearest = ''] = (this.#sizes.get(words) ?? []).toSorted((a, b) => distance(a) - distance(b));
-    return `${words} ${nearest}`;
+    const sizes = (this.#sizes.get(words) ?? []).toSorted((a, b) => distance(a) - distance(b));
+    const keyOf = (size: number): string => `${words} ${size}`;
+    const isFree = (size: number): boolean =>
+      distance(size) < ABOUT && (recalled.get(keyOf(size)) ?? 0) < (this.#facts.get(keyOf(size)) ?? 0);
+    return keyOf(sizes.find(isFree) ?? sizes[0] ?? Number.NaN);
   }
 
   /** Grades a reasoning, once for all responses that have it. */
@@ -187,13 +192,14 @@ export class ReasoningGrader {
   }
 
   #graded(think: string): ReasoningGrade {
-    const seen = new Map<string, number>();
+    const [seen, before] = [new Map<string, number>(), new Map<string, number>()];
     const reading = claimsOf(think, this.#names);
     const claims = reading.claims.filter(isChecked).map((claim): GradedClaim & { recalls: string } => {
       const fact = factOf(claim);
-      const recalls = this.#recalledBy(claim);
+      const recalls = this.#recalledBy(claim, before);
       const verdict = this.#checker.check(claim);
       const holds = verdict.verdict === 'true';
+      if (holds) before.set(recalls, (before.get(recalls) ?? 0) + 1);
       const same = holds ? recalls + truthOf(claim, verdict) : fact + contentsOf(claim);
       const times = (seen.get(same) ?? 0) + 1;
       seen.set(same, times);
