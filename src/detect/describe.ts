@@ -187,7 +187,7 @@ function kindOf(
     return { kind: 'trend', direction: drift > 0 ? 'above' : 'below' };
   const pace = period === null ? null : otherPace(values, start, end, period);
   if (pace !== null) return { kind: 'frequency', direction: null, pace };
-  // Where the usual step differs and the mean one does not, the course is another one.
+  // A usual step that differs beside a mean one that does not is another course.
   if (track === 'movement' && sign * (facts.step - facts.usualStep) > 0)
     return sign > 0 ? { kind: 'variance', direction: 'above' } : { kind: 'variance', direction: 'below' };
   if (track === 'step' || Math.abs(facts.balance) > ONE_SIDED) {

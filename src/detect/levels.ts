@@ -669,7 +669,7 @@ export function growth(movement: Float64Array, least: number, looks: number): Ca
   const { at, steady, rise, left } = best!;
   if (at < STEADY_PARTS || rise < LEAST_GROWTH || Math.sqrt(left / (PARTS - 3)) > MOST_LEFT * noise)
     return null;
-  // What is calm again, or was as lively before the parts, does not grow to the end.
+  // Fluctuations that are calm again, or as lively before the parts, do not grow to the end.
   const half = steady + rise / 2;
   if (median(means.slice(-FEWEST_PARTS)) < half) return null;
   if (first >= SHORTEST_PART && moments(movement, 0, first).mean > half) return null;

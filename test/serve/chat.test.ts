@@ -462,9 +462,13 @@ describe('a policy that cannot be served', () => {
 
 test('what takes too long is ended, with an error in the stream where it has begun', async () => {
   const long = (temperature: number): Body => ask({ temperature, max_tokens: 440, n: 8 });
-  const began = performance.now();
-  await client.chat.completions.create(long(1));
-  const seconds = (performance.now() - began) / 2000; // half of what one answer takes on this machine
+  // A quarter of what one answer takes on this machine: the quicker of two, as other work may slow one of them.
+  let seconds = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < 2; round++) {
+    const began = performance.now();
+    await client.chat.completions.create(long(1));
+    seconds = Math.min(seconds, (performance.now() - began) / 4000);
+  }
   const slow = await openService({ policy: TINY_POLICY, apiKey: API_KEY, limits: { seconds } });
   try {
     const impatient = openClient(slow);
