@@ -698,7 +698,7 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
       ? mediansOfOthers(level, unusual, FOLLOWING_WINDOW)
       : analysed.alike === null
         ? null
-        : analogues(ofOthers(level, unusual), analysed.alike)?.middle) ?? ordinary;
+        : middleOfOthers(level, unusual, analysed.alike)) ?? ordinary;
   const inside = expectation(level, followed.slice(), { floor, scale, unusual: (i) => unusual[i] === 1 });
   const [lowest, highest] = [Math.min, Math.max].map((of) => level.reduce((a, b) => of(a, b))) as [
     number,
@@ -789,9 +789,12 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   };
 }
 
-/** Values [N] with a line over each unusual stretch. */
-const ofOthers = (values: Float64Array, unusual: Uint8Array): Float64Array =>
-  bridge(values.map((value, i) => (unusual[i] === 1 ? Number.NaN : value))).values;
+/** Middle of the similar stretches of [N] with a line over each unusual stretch; null where most samples are unusual, or none are similar. */
+function middleOfOthers(values: Float64Array, unusual: Uint8Array, window: number): Float64Array | null {
+  const others = values.map((value, i) => (unusual[i] === 1 ? Number.NaN : value));
+  const known = others.filter((value) => !Number.isNaN(value)).length;
+  return 2 * known < values.length ? null : (analogues(bridge(others).values, window)?.middle ?? null);
+}
 
 /** Running median of the usual samples of [N], bridged over the unusual ones; null for fewer than a window. */
 function mediansOfOthers(values: Float64Array, unusual: Uint8Array, window: number): Float64Array | null {

@@ -250,19 +250,23 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const requests = asked.flatMap((list, m) =>
     list.filter(({ number, sample }) => answerAgain || !logs[m]!.has(number, sample)),
   );
-  // Judged again: the judge could not be reached before.
-  const unjudged =
-    judge === null
-      ? []
-      : logs.flatMap((log, m) =>
-          log
-            .kept()
-            .filter(({ record }) => record.failure === undefined && record.judged?.score === null)
-            .map(({ number, record }) => ({
-              record,
-              request: { number, sample: record.sample ?? 0, temperature: temperatures[m]! },
-            })),
-        );
+  /** Lists responses that are there and lack the judge's score, as it could not be reached, or have rewards that other code computed. */
+  const ungraded = (): { readonly record: EvalRecord; readonly request: ResponseRequest }[] =>
+    logs.flatMap((log, m) =>
+      log
+        .kept()
+        .filter(({ record }) => record.failure === undefined)
+        .filter(
+          ({ record }) =>
+            (judge !== null && record.judged?.score === null) ||
+            (stale && !answerAgain && rewards.length > 0),
+        )
+        .map(({ number, record }) => ({
+          record,
+          request: { number, sample: record.sample ?? 0, temperature: temperatures[m]! },
+        })),
+    );
+  const toGrade = ungraded().length;
   const before = begun?.seconds ?? 0;
   let failure: EndpointError | null = null;
   const seconds = before + (await answer());
@@ -314,7 +318,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
 
   /** Answers all requests; returns the seconds taken. */
   async function answer(): Promise<number> {
-    if (requests.length + unjudged.length === 0 && !stale) return 0;
+    if (requests.length + toGrade === 0 && !stale) return 0;
     // Workers draw where there is much to draw; they start with the first picture.
     const pool = requests.length < MANY ? null : new RenderPool();
     const draw = pool === null ? render : pool.render.bind(pool);
@@ -339,7 +343,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
         : await openRewards(rewards, source.facts.kind, defaultRecipe().rl.reward, undefined, task.grader);
     const total = asked.flat().length;
     const progress = new Progress({
-      ...{ label, total, done: total - requests.length - unjudged.length, unit: 'responses', silent },
+      ...{ label, total, done: total - requests.length - toGrade, unit: 'responses', silent },
     });
     const began = performance.now();
     let [first, failures, took] = [true, 0, 0];
@@ -357,8 +361,8 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
         const grading: Promise<void>[] = [];
         let broken: unknown;
         const graded = async (record: EvalRecord, example: Example): Promise<EvalRecord> => {
-          const judged =
-            judge === null ? record : await judgeRecord(task, judge.judge, example, record, signal);
+          const isJudged = judge === null || (record.judged?.score ?? null) !== null;
+          const judged = isJudged ? record : await judgeRecord(task, judge.judge, example, record, signal);
           if (scorer === null || record.failure !== undefined) return judged;
           return { ...judged, rewards: await scorer.totals(record.response, record.answer, example) };
         };
@@ -375,7 +379,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
             });
           grading.push(done);
         };
-        for (const { record, request: of } of unjudged) report(record, of);
+        for (const { record, request: of } of ungraded()) report(record, of);
         try {
           await ask(data, report, signal);
         } finally {

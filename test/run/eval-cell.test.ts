@@ -240,6 +240,19 @@ describe('rewards beside the one of the task', () => {
     expect(overall.reward).toMatchObject({ mean: 1, n: 6 });
   });
 
+  test('that other code computed are computed again', async () => {
+    const rewards = own(HALF);
+    await evaluateCell(asked(new Backwards(), { rewards }));
+    const [file, whole] = [join(out, 'eval.json'), readRecords(join(out, 'records.jsonl'))];
+    const manifest = JSON.parse(readFileSync(file, 'utf8'));
+    writeFileSync(join(out, 'records.jsonl'), records().replaceAll('"half":2', '"half":9'));
+    writeFileSync(file, JSON.stringify({ ...manifest, code: '0123456789ab' }));
+    const again = new Backwards();
+    await evaluateCell(asked(again, { rewards }));
+    expect(again.calls).toEqual([]);
+    expect(readRecords(join(out, 'records.jsonl'))).toEqual(whole);
+  });
+
   test('are part of what an evaluation is resumed under', async () => {
     await evaluateCell(asked(new Backwards(), { rewards: own(HALF) }));
     const again = new Backwards();
