@@ -233,6 +233,15 @@ describe('of two departures in the same style', () => {
     expect(two.grade('level shift up 2 sd; level shift up 3 sd')).toMatchObject({ recalled: 1, false: 0 });
   });
 
+  test('a size that is true of both recalls the one that is left', () => {
+    const two = shifted(departure(2.9, true), departure(3.5, true));
+    for (const [first, second] of ['33', '23', '32'])
+      expect(two.grade(`level shift up ${first} sd; level shift up ${second} sd`)).toMatchObject({
+        ...{ facts: 2, recalled: 2, false: 0, f1: 1 },
+      });
+    expect(two.grade('level shift up 3 sd; level shift up 3 sd; level shift up 3 sd').recalled).toBe(2);
+  });
+
   test('the size of one is false with the direction of the other', () => {
     const two = shifted(departure(50, true), departure(5, false));
     const verdicts = ['up 50', 'down 5', 'up 5', 'down 50'].map(
