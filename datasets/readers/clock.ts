@@ -338,7 +338,8 @@ function offsetOfZone(zone: string): OffsetAt {
         Number(minute),
         Number(second),
       );
-      return wall - Math.floor(ms / SECOND) * SECOND;
+      // Before about 1900 offsets have seconds, which ISO 8601 cannot write.
+      return Math.round((wall - Math.floor(ms / SECOND) * SECOND) / MINUTE) * MINUTE;
     };
     // Asking takes microseconds, and a recording has a million instants: an offset is asked for once a day, and on a day that
     // changes it, once a quarter of an hour.

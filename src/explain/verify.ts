@@ -155,7 +155,8 @@ function clockAt(ms: number, zone: string | null): { day: string; clock: string;
       new Intl.DateTimeFormat('sv-SE', { timeZone: zone, dateStyle: 'short', timeStyle: 'medium' });
     zones.set(zone, format);
     const whole = Math.floor(ms / 1000) * 1000;
-    wall = Date.parse(`${format.format(whole).replace(' ', 'T')}Z`) + (ms - whole);
+    const offset = Date.parse(`${format.format(whole).replace(' ', 'T')}Z`) - whole;
+    wall = ms + Math.round(offset / 60_000) * 60_000; // ISO 8601 has no offsets with seconds
   }
   if (!(wall > -6e13 && wall < 8e15)) return null; // before about the year 70, or beyond the range of Date
   const text = new Date(wall).toISOString();

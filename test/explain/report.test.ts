@@ -584,6 +584,19 @@ describe('times', () => {
   });
 });
 
+test('a series of the time before zones had whole minutes is reported in one', () => {
+  const rows = Array.from({ length: 240 }, (_, i) => {
+    const value = i === 150 ? 30 : Math.sin(i);
+    return `${new Date(Date.UTC(1860, i, 1)).toISOString().slice(0, 16)},${value.toFixed(3)}`;
+  });
+  const options = { name: 'spots.csv', tz: 'Europe/Berlin' };
+  const recording = readRecording(Buffer.from(`time,spots\n${rows.join('\n')}\n`), options);
+  const source = reportSource('spots.csv', recording, [detect(recording.columns[0]!.values)]);
+  const report = buildReport(source);
+  verify(report, source);
+  expect(report.from).toMatchObject({ iso: '1860-01-01T00:00:00+00:53', shown: '1860-01-01' });
+});
+
 describe('what a policy says in a report', () => {
   const source = requests();
   const plain = buildReport(source);
