@@ -4,7 +4,7 @@ import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { DataError } from '../src/ground/errors.ts';
-import { fileInside, openFile, writeDirectoryAtomicAsync, writeFileAtomic } from '../src/ground/files.ts';
+import { fileInside, openFile, writeDirectoryAtomicAsync, writeJson } from '../src/ground/files.ts';
 import type { Example } from '../src/ground/types.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import { checkExample, exampleLine, lengthOf, parseExample } from './example.ts';
@@ -364,14 +364,12 @@ export async function writeExamples(
     } finally {
       for (const part of parts.values()) part.close();
     }
-    const write = (manifest: ExampleManifest): void => {
-      writeFileAtomic(join(temporary, EXAMPLES_MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
-    };
-    write(holder.manifest);
+    const file = join(temporary, EXAMPLES_MANIFEST);
+    writeJson(file, holder.manifest);
     if (options.complete === undefined) return;
     holder.manifest = await options.complete(temporary, holder.manifest);
     options.signal?.throwIfAborted();
-    write(holder.manifest);
+    writeJson(file, holder.manifest);
   });
   return holder.manifest!;
 }

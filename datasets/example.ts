@@ -88,13 +88,12 @@ export function checkExample(example: Example, at: Place = {}): void {
     }
     for (let t = 0; t < length; t++) {
       const value = channel[t]!;
-      if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
+      if (Number.isFinite(value)) seen = true;
+      else if (!Number.isNaN(value))
         throw new DataError(
           `channels[${c}][${t}]: ${value}; expected a finite number, or NaN where missing`,
           at,
         );
-      }
-      if (!Number.isNaN(value)) seen = true;
     }
   }
   if (!seen) throw new DataError('channels: every point is missing', at);

@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { downloadUrl, type Retries, type UrlDownload } from '../src/ground/download.ts';
 import { ConfigError, EndpointError } from '../src/ground/errors.ts';
-import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/ground/files.ts';
+import { jsonText, writeDirectoryAtomicAsync, writeJson } from '../src/ground/files.ts';
 import { withInterrupt } from '../src/ground/interrupt.ts';
 import { readJson } from '../src/ground/json-files.ts';
 import { cacheRoot } from '../src/ground/paths.ts';
@@ -191,7 +191,7 @@ class Fetch {
     const first = came.filter(({ comparedWith }) => comparedWith === 'nothing');
     if (first.length === 0) return;
     const all = { ...this.#record, ...Object.fromEntries(first.map(({ url, sha256 }) => [url, sha256])) };
-    writeFileAtomic(this.#recordFile, `${JSON.stringify(all, null, 2)}\n`);
+    writeJson(this.#recordFile, all);
   }
 }
 
@@ -214,7 +214,7 @@ export async function fetchTask(spec: Benchmark, folder: string, options: FetchO
       if (address.unpack) await unpack(file, temporary, { signal: options.signal });
       else copyFileSync(file, join(temporary, nameOf(address)));
     }
-    writeFileSync(join(temporary, '.source.json'), `${JSON.stringify(came, null, 2)}\n`);
+    writeFileSync(join(temporary, '.source.json'), jsonText(came));
   });
   fetching.remember(came);
   rmSync(waiting, { recursive: true, force: true });

@@ -8,7 +8,7 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { ConfigError, DataError } from '../src/ground/errors.ts';
-import { readUtf8, writeDirectoryAtomicAsync, writeFileAtomic } from '../src/ground/files.ts';
+import { readUtf8, writeDirectoryAtomicAsync, writeJson } from '../src/ground/files.ts';
 import { parseRecord } from '../src/ground/json-record.ts';
 import { packageVersion } from '../src/ground/paths.ts';
 import type { Shard } from '../src/ground/shard.ts';
@@ -88,7 +88,7 @@ export async function writePart(
             writer.add(JSON.stringify({ number, composed: rest, png: image }));
           }
           const part = { format: 'timeseer-materials-part', key, ...writer.finish() };
-          writeFileAtomic(join(temporary, PART_FILE), `${JSON.stringify(part, null, 2)}\n`);
+          writeJson(join(temporary, PART_FILE), part);
         } finally {
           writer.close();
         }

@@ -278,14 +278,9 @@ function assign(items: readonly Item[], plan: SplitPlan, options: DrawOptions, s
   const splits =
     plan.by === 'recording' ? splitByRecording(items, sizes, seed) : splitByExample(items, sizes, seed);
   const by = plan.by === 'recording' ? 'by recording' : 'by single examples';
-  const lacks = lacksText(
-    items,
-    splits,
-    SPLITS.filter((split) => sizes[split] > 0),
-  );
   return {
     splits,
-    statement: `Our own split, seed ${seed}, ${by}, stratified by class: ${sizesText(splits)}.${lacks} ${plan.statement}`,
+    statement: `Our own split, seed ${seed}, ${by}, stratified by class: ${sizesText(splits)}.${lacksText(items, splits, only)} ${plan.statement}`,
     recordingsApart: plan.recordingsApart,
   };
 }

@@ -2,7 +2,7 @@
  * Statistics of a prepared data set: counts, lengths, missing points and value quantiles by split and class; how often the blind expert
  * is right.
  */
-import { percent } from '../src/ground/numbers.ts';
+import { percent, quantile } from '../src/ground/numbers.ts';
 import { Random } from '../src/ground/random.ts';
 import type { Example } from '../src/ground/types.ts';
 import { coverage } from '../src/series/intervals.ts';
@@ -81,11 +81,7 @@ class Gatherer {
     const sorted = Float64Array.from(this.#sample).sort();
     const at = (share: number): number => {
       if (share === 0) return this.#low;
-      if (share === 1) return this.#high;
-      const place = share * (sorted.length - 1);
-      const low = sorted[Math.floor(place)]!;
-      const high = sorted[Math.ceil(place)]!;
-      return low + (high - low) * (place - Math.floor(place));
+      return share === 1 ? this.#high : quantile(sorted, share);
     };
     return {
       split,

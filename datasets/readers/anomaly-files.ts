@@ -6,13 +6,14 @@
 
 import { basename, dirname } from 'node:path';
 import { DataError } from '../../src/ground/errors.ts';
-import { syntaxColumn } from '../../src/ground/json-record.ts';
+import { isObject, syntaxColumn } from '../../src/ground/json-record.ts';
 import type { Interval } from '../../src/ground/types.ts';
 import { clipAndMerge } from '../../src/series/intervals.ts';
 import { readText } from './csv.ts';
 import {
   Column,
   checkChannelCount,
+  instant,
   pointLabel,
   pointLabels,
   type RawRecord,
@@ -154,14 +155,6 @@ interface Stack {
   readonly times: Column;
 }
 
-/** Current field as an instant: a date as seconds since 1970, else its number. */
-function instant(scanner: Scanner): number {
-  const date = seconds(scanner.unquoted());
-  const value = Number.isNaN(date) ? scanner.number() : date;
-  if (Number.isNaN(value)) throw scanner.fail('a missing date');
-  return value;
-}
-
 /**
  * Reads the one series of a TAB file; its id is the file's name. The channels are the names of `cols` in the order
  * in which they first appear; `label` holds the point labels (0 or 1). Times are those of the first channel.
@@ -190,7 +183,7 @@ function* tabSeries(scanner: Scanner): Generator<RawRecord> {
     for (let field = 0; field < names.length; field++) {
       const stop = scanner.next(COMMAS);
       if (field === dataAt) value = scanner.number();
-      else if (field === dateAt) time = instant(scanner);
+      else if (field === dateAt) time = instant(scanner, 'a missing date');
       else if (field === colsAt) {
         const { bytes, from, to } = scanner;
         if (current === null || current.bytes.compare(bytes, from, to) !== 0) {
@@ -270,9 +263,8 @@ function readJson(path: string): unknown {
  */
 export function readNabWindows(path: string): NabWindows {
   const content = readJson(path);
-  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
+  if (!isObject(content))
     throw new DataError('expected an object of name: [[first, last], …]', { file: path });
-  }
   const windows = new Map<string, [number, number][]>();
   for (const [name, list] of Object.entries(content)) {
     const fail = (message: string): DataError =>

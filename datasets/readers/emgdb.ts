@@ -1,6 +1,6 @@
 /** Text exports of PhysioNet's emgdb: `time value` per line, seconds and millivolts, no header. */
 import { DataError } from '../../src/ground/errors.ts';
-import { Column, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, isInfinite, type RawRecord, rawRecord, stem } from './record.ts';
 import { decimal, END, LINE, type Scanner, scanning, WORDS } from './scanner.ts';
 
 /** Corrupt lines, as a share and a number, above which a file is of another kind. */
@@ -27,11 +27,13 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
   let faults = 0;
   let lines = 0;
   let last = Number.NEGATIVE_INFINITY;
+  const checkFaults = (counted: number, place: { file: string }): void => {
+    if (faults <= TOLERATED_COUNT || faults <= TOLERATED_SHARE * counted) return;
+    throw new DataError(`${faults} corrupt lines of ${lines}; expected lines of time and value`, place);
+  };
   const fault = (): void => {
     faults++;
-    if (faults > TOLERATED_COUNT && faults > TOLERATED_SHARE * Math.max(lines, 5000)) {
-      throw scanner.fail(`${faults} corrupt lines of ${lines}; expected lines of time and value`);
-    }
+    checkFaults(Math.max(lines, 5000), scanner.place);
   };
   while (scanner.atLine()) {
     lines++;
@@ -46,9 +48,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     last = time;
     stop = scanner.next(WORDS);
     let value = decimal(scanner.latin1());
-    if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
-      throw scanner.fail('not a finite number');
-    }
+    if (isInfinite(value)) throw scanner.fail('not a finite number');
     if (Number.isNaN(value)) fault();
     while (stop !== LINE && stop !== END) {
       stop = scanner.next(WORDS);
@@ -59,11 +59,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     times.push(time);
     values.push(value);
   }
-  if (faults > TOLERATED_COUNT && faults > TOLERATED_SHARE * lines) {
-    throw new DataError(`${faults} corrupt lines of ${lines}; expected lines of time and value`, {
-      file: path,
-    });
-  }
+  checkFaults(lines, { file: path });
   if (values.length === 0) throw new DataError('no line of time and value', { file: path });
   yield rawRecord(path, stem(path), [values.take()], { channelNames: ['EMG'], times: times.take(), faults });
 }

@@ -1,7 +1,7 @@
 /** MATLAB version 4 files (`save -v4`), such as the recordings of PhysioNet's 2017 challenge: `val`, one row per signal. */
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, ELEMENTS, reading } from './byte-source.ts';
-import { checkChannelCount, type RawRecord, rawRecord, stem } from './record.ts';
+import { checkChannelCount, isInfinite, type RawRecord, rawRecord, stem } from './record.ts';
 
 interface Variable {
   readonly name: string;
@@ -106,9 +106,8 @@ function channelsOf(source: ByteSource, variable: Variable): Float64Array[] {
     const channel = new Float64Array(byRows ? columns : rows);
     for (let i = 0; i < channel.length; i++) {
       const value = element(view, (byRows ? i * rows + c : c * rows + i) * size, littleEndian);
-      if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
+      if (isInfinite(value))
         throw fail(`infinite value in channel ${c + 1}, point ${i + 1}; use NaN for a missing one`);
-      }
       channel[i] = value;
     }
     return channel;

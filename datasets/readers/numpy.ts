@@ -2,7 +2,7 @@
 import { endianness } from 'node:os';
 import { DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, ELEMENTS, partOf, reading } from './byte-source.ts';
-import { checkChannelCount, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
+import { checkChannelCount, isInfinite, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 import { readZip, type ZipEntry } from './zip.ts';
 
 interface NpyArray {
@@ -120,6 +120,7 @@ function axesOf({
  */
 function* casesOf(array: NpyArray): Generator<Float64Array[]> {
   const { data, itemSize, littleEndian } = array;
+  const fail = (message: string): DataError => new DataError(message, { file: data.path });
   const element = ELEMENTS[array.type]!;
   const axes = axesOf(array);
   const [cases, caseStride] = axes.cases;
@@ -137,12 +138,8 @@ function* casesOf(array: NpyArray): Generator<Float64Array[]> {
       const channel = new Float64Array(points);
       for (let t = 0; t < points; t++) {
         const value = element(view, (base + c * channelStride + t * pointStride) * itemSize, littleEndian);
-        if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
-          throw new DataError(
-            `infinite value in case ${n}, channel ${c}, point ${t}; use NaN for a missing one`,
-            { file: data.path },
-          );
-        }
+        if (isInfinite(value))
+          throw fail(`infinite value in case ${n}, channel ${c}, point ${t}; use NaN for a missing one`);
         channel[t] = value;
       }
       out.push(channel);

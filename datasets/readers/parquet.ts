@@ -10,7 +10,7 @@ import {
 import { DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import { type Chunk, type Leaf, readChunk, type Stored } from './parquet-pages.ts';
-import { Column, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, isInfinite, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 
 interface ParquetColumn {
   readonly name: string;
@@ -152,9 +152,7 @@ function plan(columns: readonly ParquetColumn[], labelled: boolean, path: string
 /** Numbers of a column, converted. @throws DataError for infinities */
 function numbers(chunk: Chunk, column: ParquetColumn, path: string): Float64Array {
   const values = chunk.values as Float64Array;
-  const wrong = values.findIndex(
-    (value) => value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY,
-  );
+  const wrong = values.findIndex(isInfinite);
   if (wrong >= 0) {
     throw new DataError(`column "${column.name}": infinite value ${wrong + 1} of a row group`, {
       file: path,

@@ -127,6 +127,17 @@ export function seconds(text: string): number {
   return (stamp.wall - shift) / SECOND;
 }
 
+/** The current field as an instant: a date as seconds since 1970, else its number. @throws DataError where it is `missing` */
+export function instant(scanner: Scanner, missing: string): number {
+  const date = seconds(scanner.unquoted());
+  const value = Number.isNaN(date) ? scanner.number() : date;
+  if (Number.isNaN(value)) throw scanner.fail(missing);
+  return value;
+}
+
+/** Returns true for an infinity; NaN is a missing value. */
+export const isInfinite = (value: number): boolean => Math.abs(value) === Number.POSITIVE_INFINITY;
+
 /** The current field as a point label. @throws DataError unless it is 0 or 1, in any spelling of these numbers */
 export function pointLabel(scanner: Scanner): number {
   const value = scanner.number();

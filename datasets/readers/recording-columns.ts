@@ -86,9 +86,20 @@ export function valueColumns(
   return chosen;
 }
 
+/** Visits the rows of a table again, apart from blank lines at its end. */
+function eachRow(
+  { text, file, layout, lines }: Table,
+  visit: (records: CsvRecords, row: number) => void,
+): void {
+  let row = 0;
+  new TableRows(text, file, layout).each((records) => {
+    if (row < lines.length) visit(records, row++);
+  });
+}
+
 /** Reads columns in file order, with notes on their number formats. */
 export function readValues(table: Table, chosen: readonly number[], notes: Note[]): Float64Array[] {
-  const { columns, file, layout, text, lines } = table;
+  const { columns, layout, lines } = table;
   const commaFile = columns.some(({ survey }) => survey.hasDecimalComma);
   const german = layout.delimiter === ';' || layout.sample[0]!.some((cell) => POINTED_DATE.test(cell));
   const readers = chosen.map((i) => {
@@ -109,7 +120,7 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
     };
   });
   const first = { comma: '', thousands: '', word: '', infinite: '' };
-  let [words, infinite, row] = [0, 0, 0];
+  let [words, infinite] = [0, 0];
   const special = (cell: string, reader: (typeof readers)[number], records: CsvRecords): number => {
     const { format, column } = reader;
     const value = readNumber(cell, format);
@@ -138,8 +149,7 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
       records.place(reader.index),
     );
   };
-  new TableRows(text, file, layout).each((records) => {
-    if (row === lines.length) return; // blank lines at the end
+  eachRow(table, (records, row) => {
     for (const reader of readers) {
       const cell = records.field(reader.index);
       const value =
@@ -158,7 +168,6 @@ export function readValues(table: Table, chosen: readonly number[], notes: Note[
       reader.values[row] =
         Number.isFinite(value) || Number.isNaN(value) ? value : special(cell, reader, records);
     }
-    row++;
   });
   if (first.comma !== '')
     notes.push({ kind: 'decimal-comma', text: `Numbers are read with a decimal comma: ${first.comma}.` });
@@ -223,9 +232,7 @@ export function readKeys(table: Table, sets: readonly (readonly number[])[], mos
     ids: new Int32Array(table.lines.length),
     full: false,
   }));
-  let row = 0;
-  new TableRows(table.text, table.file, table.layout).each((records) => {
-    if (row === table.lines.length) return;
+  eachRow(table, (records, row) => {
     for (const [k, reading] of readings.entries()) {
       if (reading.full) continue;
       const set = sets[k]!;
@@ -239,18 +246,10 @@ export function readKeys(table: Table, sets: readonly (readonly number[])[], mos
       }
       reading.ids[row] = id;
     }
-    row++;
   });
   return readings.map(({ seen, ids, full }, k) =>
     full ? null : { columns: sets[k]!, names: [...seen.keys()], ids },
   );
-}
-
-/** Columns of a key: one, or several as `host,metric`. */
-export function keyColumns(columns: readonly TableColumn[], wanted: string | number, file: string): number[] {
-  const whole = columns.some(({ name }) => name.toLowerCase() === String(wanted).toLowerCase());
-  const parts = whole ? [String(wanted)] : String(wanted).split(',');
-  return parts.map((part) => chosenColumn(columns, part.trim(), file, '--key'));
 }
 
 /**

@@ -200,7 +200,7 @@ export function openTable(source: string | Uint8Array, options: TableOptions): T
   const plan =
     options.time === undefined
       ? findTime(columns)
-      : planOf(columns, timeColumns(columns, options.time, file), true);
+      : planOf(columns, namedColumns(columns, options.time, file, '--time'), true);
   const lineColumn = new Column();
   const clock = plan === null ? null : new TimeColumn(plan);
   const inTime = (i: number): boolean => plan?.columns.some((index) => index === i) ?? false;
@@ -306,16 +306,17 @@ export function laterRows(table: Table, given: string): Table {
   return { ...table, text, layout, lines, times: clock?.finish(lines, file, tz) ?? null, notes };
 }
 
-/** Indices of the named time column, or of several as `date,clock`. */
-function timeColumns(
+/** Indices of the column that an option names, or of several as `date,clock`. */
+export function namedColumns(
   columns: readonly TableColumn[],
   wanted: string | number,
   file: string,
-): readonly number[] {
-  const parts = String(wanted).split(',');
-  const whole = columns.some(({ name }) => name.toLowerCase() === String(wanted).toLowerCase());
-  if (parts.length === 1 || whole) return [chosenColumn(columns, wanted, file, '--time')];
-  return parts.map((part) => chosenColumn(columns, part.trim(), file, '--time'));
+  option: '--time' | '--key',
+): number[] {
+  const text = String(wanted);
+  const whole = columns.some(({ name }) => name.toLowerCase() === text.toLowerCase());
+  const parts = whole ? [text] : text.split(',').map((part) => part.trim());
+  return parts.map((part) => chosenColumn(columns, part, file, option));
 }
 
 export const isTruth = ({ survey }: TableColumn): boolean =>

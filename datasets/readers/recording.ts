@@ -7,15 +7,15 @@ import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOri
 import { chosenColumn, listed } from './csv.ts';
 import { ANNOTATED } from './line-forms.ts';
 import { counterOf, intervalChanges, type Note, rateOf, sentinelsOf, valueFaults } from './quality.ts';
+import { findKey, MOST_COLUMNS, readKeys, readValues, valueColumns } from './recording-columns.ts';
 import {
-  findKey,
-  keyColumns,
-  MOST_COLUMNS,
-  readKeys,
-  readValues,
-  valueColumns,
-} from './recording-columns.ts';
-import { laterRows, MINIMUM_SAMPLES, openTable, type Table, type TableOptions } from './recording-table.ts';
+  laterRows,
+  MINIMUM_SAMPLES,
+  namedColumns,
+  openTable,
+  type Table,
+  type TableOptions,
+} from './recording-table.ts';
 import { type Gap, mergeRows, type Rows, rowsAt, type Sampled, sampleEvenly, sortRows } from './sampling.ts';
 import { joinRows } from './side-by-side.ts';
 import type { ReadTimes } from './time-column.ts';
@@ -246,7 +246,7 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
       { file },
     );
   const { keys: own = [], labels = [] } = table.rewritten ?? {};
-  const asked = options.key === undefined ? own : keyColumns(columns, options.key, file);
+  const asked = options.key === undefined ? own : namedColumns(columns, options.key, file, '--key');
   if (asked.length === 0 && options.select !== undefined && options.select !== ALL && times === null)
     throw new ConfigError(`--select ${options.select}: name the column with --key`);
   const notes = [...table.notes];
@@ -272,14 +272,10 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   if (kept.length === 0)
     throw new DataError(`no column of numbers beside the time and the key ${show(key)}`, { file });
   // Rows by key, those of one in order of the file.
-  const ends = new Int32Array(keys.names.length);
-  for (const id of keys.ids) ends[id]!++;
-  for (let id = 1; id < ends.length; id++) ends[id]! += ends[id - 1]!;
-  const byKey = new Int32Array(keys.ids.length);
-  const next = Int32Array.from(ends, (_, id) => (id === 0 ? 0 : ends[id - 1]!));
-  for (let i = 0; i < keys.ids.length; i++) byKey[next[keys.ids[i]!]!++] = i;
+  const byKey = keys.names.map((): number[] => []);
+  for (const [i, id] of keys.ids.entries()) byKey[id]!.push(i);
   const series = keys.names.flatMap((name, id): Series[] => {
-    const order = byKey.subarray(id === 0 ? 0 : ends[id - 1]!, ends[id]!);
+    const order = byKey[id]!;
     // Lines of JSON and the like have values of their own each.
     const filled = kept.filter(
       (k) => table.rewritten === null || order.some((i) => !Number.isNaN(values[k]![i]!)),
@@ -428,10 +424,7 @@ function recordingOf(
         kind: 'since',
         text: `${plural(from, 'earlier sample')} left out by --since ${options.since}.`,
       });
-      rows = rowsAt(
-        rows,
-        Uint32Array.from({ length: rows.time.length - from }, (_, i) => from + i),
-      );
+      rows = rowsAt(rows, [...rows.time.keys()].slice(from));
     }
   }
   if (rows.time.length < MINIMUM_SAMPLES) throw few(rows.time.length);

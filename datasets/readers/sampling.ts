@@ -41,14 +41,20 @@ interface Sorted {
   readonly before: number;
 }
 
+/** Numbers of values above and below the one before. */
+export function directions(values: ArrayLike<number>): { up: number; down: number } {
+  let [up, down] = [0, 0];
+  for (let i = 1; i < values.length; i++) {
+    if (values[i]! > values[i - 1]!) up++;
+    else if (values[i]! < values[i - 1]!) down++;
+  }
+  return { up, down };
+}
+
 /** Rows in order of time; rows of one time in order of the file. */
 export function sortRows(rows: Rows): Sorted {
   const { time } = rows;
-  let [up, down] = [0, 0];
-  for (let i = 1; i < time.length; i++) {
-    if (time[i]! > time[i - 1]!) up++;
-    else if (time[i]! < time[i - 1]!) down++;
-  }
+  const { up, down } = directions(time);
   // Every time above, as in a file that only goes down: rows at random go up about as often as down.
   const descending = down > 3 * up;
   const order = Uint32Array.from(time, (_, i) => i);

@@ -18,6 +18,7 @@ import {
 import type { CsvRecords } from './csv-records.ts';
 import type { Note } from './quality.ts';
 import { Column, NUMBER } from './record.ts';
+import { directions } from './sampling.ts';
 import { findParts, holdsPart, joinParts, type Part, readPart } from './time-parts.ts';
 
 /** Unit and origin of the numbers of a time column. */
@@ -155,11 +156,7 @@ const FEWEST_STAMPS = 8;
 
 /** Returns true if nearly all numbers rise, or nearly all fall, as row numbers and times do. */
 function counts(numbers: readonly number[]): boolean {
-  let [up, down] = [0, 0];
-  for (let i = 1; i < numbers.length; i++) {
-    if (numbers[i]! > numbers[i - 1]!) up++;
-    else if (numbers[i]! < numbers[i - 1]!) down++;
-  }
+  const { up, down } = directions(numbers);
   return numbers.length > 1 && Math.max(up, down) >= 0.9 * (numbers.length - 1);
 }
 
@@ -683,16 +680,13 @@ export class TimeColumn {
 
   /** Converts local times without an offset to instants, in place. */
   #localize(time: Float64Array, offset: Float64Array, tz: string, notes: Note[]): void {
-    let back = 0;
-    for (let i = 1; i < time.length; i++) back += Math.sign(time[i]! - time[i - 1]!);
-    const step = back < 0 ? -1 : 1;
     let twice = 0;
     let first = -1;
     // The second pass of a repeated hour begins where the clock goes back, or where a stamp comes once more than usual.
     let usual = 1;
     let same = 0;
     let last = this.#decided?.last ?? Number.NaN;
-    for (let k = 0, i = step > 0 ? 0 : time.length - 1; k < time.length; k++, i += step) {
+    for (const i of inOrder(time)) {
       if (!Number.isNaN(offset[i]!)) continue;
       const wall = time[i]!;
       const [early, late] = instantsOf(wall, tz);
@@ -740,8 +734,7 @@ function addYears(time: Float64Array, last: number | null): void {
 
 /** Number of differences near the median and equal to it, and steps back in file order. */
 function regularity(time: Float64Array): { even: number; exact: number; backward: number } {
-  let backward = 0;
-  for (let i = 1; i < time.length; i++) if (time[i]! < time[i - 1]!) backward++;
+  const { down } = directions(time);
   const sorted = time.slice().sort();
   const steps = new Float64Array(Math.max(0, sorted.length - 1));
   for (let i = 0; i < steps.length; i++) steps[i] = sorted[i + 1]! - sorted[i]!;
@@ -751,17 +744,21 @@ function regularity(time: Float64Array): { even: number; exact: number; backward
     if (Math.abs(step - median) <= 0.1 * median) near++;
     if (step === median) equal++;
   }
-  return { even: near, exact: equal, backward: Math.min(backward, time.length - 1 - backward) };
+  return { even: near, exact: equal, backward: Math.min(down, time.length - 1 - down) };
+}
+
+/** Positions of rows in order of time, which may be the reverse of that of the file. */
+function inOrder(time: Float64Array): Uint32Array {
+  const { up, down } = directions(time);
+  const order = Uint32Array.from(time, (_, i) => i);
+  return down > up ? order.reverse() : order;
 }
 
 /** Adds a day wherever the clock goes back by hours. @returns the number of days added. Rows may be in descending order. */
 function rollOver(time: Float64Array): number {
-  let forward = 0;
-  for (let i = 1; i < time.length; i++) forward += Math.sign(time[i]! - time[i - 1]!);
-  const step = forward < 0 ? -1 : 1;
   let days = 0;
   let last = Number.NaN;
-  for (let k = 0, i = step > 0 ? 0 : time.length - 1; k < time.length; k++, i += step) {
+  for (const i of inOrder(time)) {
     const clock = time[i]!;
     if (last - clock >= NEXT_DAY) days++;
     last = clock;

@@ -4,7 +4,7 @@
  * `(time,value)` pairs.
  */
 import { DataError } from '../../src/ground/errors.ts';
-import { Column, checkChannelCount, type RawRecord, rawRecord, seconds, stem } from './record.ts';
+import { Column, checkChannelCount, instant, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, LINES, type Scanner, scanning, stopsAt } from './scanner.ts';
 
 function sameTimes(a: Float64Array, b: Float64Array): boolean {
@@ -45,7 +45,6 @@ function unionOfTimes(
 
 const VALUES = stopsAt(',:');
 const PAIRS = stopsAt(',)');
-const BETWEEN = stopsAt(',:');
 const COLON = 58;
 const COMMA = 44;
 const CLOSE = 41;
@@ -89,8 +88,10 @@ interface Row {
   readonly channels: Float64Array[];
   readonly times: Float64Array[] | null;
   /** Last part, when it may be a label: a single field. */
-  readonly tail: { readonly text: string; readonly line: number; readonly column: number } | null;
+  readonly tail: { readonly text: string; readonly column: number } | null;
 }
+
+const tailOf = (scanner: Scanner): Row['tail'] => ({ text: scanner.text(), column: scanner.column });
 
 /** One line of plain values. Each part is read as text only where a single field of it stands alone. */
 function readValues(scanner: Scanner, values: Column, labelled: boolean | null): Row {
@@ -99,11 +100,7 @@ function readValues(scanner: Scanner, values: Column, labelled: boolean | null):
     const stop = scanner.next(VALUES);
     const last = stop === LINE || stop === END;
     if (last && values.length === 0 && channels.length > 0 && labelled !== false) {
-      return {
-        channels,
-        times: null,
-        tail: { text: scanner.text(), line: scanner.line, column: scanner.column },
-      };
+      return { channels, times: null, tail: tailOf(scanner) };
     }
     if (values.length > 0 || stop === COMMA || !scanner.empty) values.push(scanner.number());
     if (stop === COMMA) continue;
@@ -111,14 +108,6 @@ function readValues(scanner: Scanner, values: Column, labelled: boolean | null):
     checkChannelCount(channels.length, scanner.place);
     if (last) return { channels, times: null, tail: null };
   }
-}
-
-function instant(scanner: Scanner): number {
-  const text = scanner.unquoted();
-  const date = seconds(text);
-  const value = Number.isNaN(date) ? scanner.number() : date;
-  if (Number.isNaN(value)) throw scanner.fail('a missing time; every pair needs one');
-  return value;
 }
 
 /** One line of `(time,value)` pairs. */
@@ -130,29 +119,25 @@ function readPairs(scanner: Scanner, values: Column, instants: Column, labelled:
     if (scanner.peek() === OPEN) {
       scanner.skip();
       if (scanner.next(COMMAS) !== COMMA) throw scanner.fail('expected (time,value)');
-      instants.push(instant(scanner));
+      instants.push(instant(scanner, 'a missing time; every pair needs one'));
       if (scanner.next(PAIRS) !== CLOSE) {
         throw scanner.fail('expected one value and ) after the time; several values per time are not read');
       }
       values.push(scanner.number());
-      const stop = scanner.next(BETWEEN);
+      const stop = scanner.next(VALUES);
       if (!scanner.empty) throw scanner.fail('expected , or : after )');
       if (stop === COMMA) continue;
       channels.push(values.take());
       times.push(instants.take());
       if (stop !== COLON) return { channels, times, tail: null };
     } else {
-      const stop = scanner.next(BETWEEN);
+      const stop = scanner.next(VALUES);
       if (values.length > 0) throw scanner.fail('expected (time,value)');
       if (stop === COLON && scanner.empty) {
         channels.push(new Float64Array(0)); // a channel without a single observation
         times.push(new Float64Array(0));
       } else if ((stop === LINE || stop === END) && labelled !== false && channels.length > 0) {
-        return {
-          channels,
-          times,
-          tail: { text: scanner.text(), line: scanner.line, column: scanner.column },
-        };
+        return { channels, times, tail: tailOf(scanner) };
       } else throw scanner.fail('expected (time,value)');
     }
   }

@@ -77,8 +77,8 @@ function signalLine(text: string, scanner: Scanner): WfdbSignal {
  * @throws DataError with line and column for another form, several segments, skewed signals, and files elsewhere
  */
 export function readWfdbHeader(path: string): WfdbHeader {
-  for (const header of scanning(path, parse)) return header;
-  throw new DataError('no record line', { file: path });
+  const [header] = scanning(path, parse);
+  return header!;
 }
 
 function* parse(scanner: Scanner): Generator<WfdbHeader> {

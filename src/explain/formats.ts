@@ -3,6 +3,7 @@
 import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { KIND_WORDS } from '../detect/finding.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
+import { jsonText } from '../ground/files.ts';
 import { grouped } from '../ground/numbers.ts';
 import { instant, noteTexts, type ReportSource, stateWords, whenWords } from './report.ts';
 import type { AnomalyReport, ReportFinding } from './schema.ts';
@@ -47,7 +48,7 @@ function expectedWords(finding: ReportFinding): string {
 
 /** Report as indented JSON. */
 export function toJson(report: AnomalyReport): string {
-  return `${JSON.stringify(report, null, 2)}\n`;
+  return jsonText(report);
 }
 
 type Cell = string | number | boolean | null | undefined;

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { formatDuration, parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
 import { INSIDE, LEVELS, type Level } from '../detect/finding.ts';
 import { ConfigError, DataError, faultOf } from '../ground/errors.ts';
-import { readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { readUtf8, writeJson } from '../ground/files.ts';
 import { type Holder, takeLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
 import { policyStatement } from './policy-words.ts';
@@ -144,7 +144,7 @@ export async function readState(path: string): Promise<ReportState | null> {
 
 /** Writes the state file whole. @throws WriteError */
 export function writeState(path: string, state: ReportState): void {
-  writeFileAtomic(path, `${JSON.stringify(state, null, 2)}\n`);
+  writeJson(path, state);
 }
 
 /**
