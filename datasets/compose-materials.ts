@@ -10,6 +10,7 @@ import { type ClassProfile, learnClasses, profileToJson, readProfile } from '../
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { DataError, TimeseerError } from '../src/ground/errors.ts';
 import { fileInside, readUtf8, syncPath, writeFileAtomic } from '../src/ground/files.ts';
+import { getOrMake } from '../src/ground/maps.ts';
 import { workerUrl } from '../src/ground/paths.ts';
 import { ANOMALY_CLASSES, type Example, type Gold } from '../src/ground/types.ts';
 import { WorkerPool } from '../src/ground/worker-pool.ts';
@@ -255,26 +256,13 @@ const WHAT = {
   teacher: ['has no trace with the right answer', 'have no traces with the right answer'],
 } as const;
 
-class Lacks {
-  readonly #first = new Map<Lack['part'], Lack>();
-  readonly #counts = new Map<Lack['part'], number>();
-
-  add(lacks: readonly Lack[]): void {
-    for (const lack of lacks) {
-      if (!this.#first.has(lack.part)) this.#first.set(lack.part, lack);
-      this.#counts.set(lack.part, (this.#counts.get(lack.part) ?? 0) + 1);
-    }
-  }
-
-  get notes(): string[] {
-    return [...this.#first.values()].map(({ part, id, reason }) => {
-      const count = this.#counts.get(part)!;
-      return count === 1
-        ? `1 example ${WHAT[part][0]}: ${id}: ${reason}`
-        : `${count} examples ${WHAT[part][1]}; the first: ${id}: ${reason}`;
-    });
-  }
-}
+/** Notes on what examples lack: of each part the first that lacks it, and their number. */
+const lackNotes = (lacks: ReadonlyMap<Lack['part'], Lack & { readonly count: number }>): string[] =>
+  Array.from(lacks.values(), ({ part, id, reason, count }) =>
+    count === 1
+      ? `1 example ${WHAT[part][0]}: ${id}: ${reason}`
+      : `${count} examples ${WHAT[part][1]}; the first: ${id}: ${reason}`,
+  );
 
 /** Results per Worker that may wait for a slower one before them. */
 const AHEAD = 8;
@@ -425,7 +413,7 @@ export async function addMaterials(
   const splits = splitsOf(manifest);
   const total = splits.reduce((sum, split) => sum + manifest.splits[split]!.count, 0);
   const pool = new MaterialPool({ directory, parts: { figures, traces } }, workers, signal);
-  const lacks = new Lacks();
+  const lacks = new Map<Lack['part'], Lack & { count: number }>();
   const parts: [Split, SplitMaterials][] = [];
   let writer: MaterialWriter | undefined;
   try {
@@ -447,7 +435,7 @@ export async function addMaterials(
         if (composed === undefined) throw new RangeError('fewer results than examples');
         writer.add(composed.material, composed.png);
         tally.add(composed.agreement, composed.gold);
-        lacks.add(composed.lacks);
+        for (const lack of composed.lacks) getOrMake(lacks, lack.part, () => ({ ...lack, count: 0 })).count++;
         done++;
         onProgress?.('materials', done, total);
         if (made === null || done % REPORT !== 0) continue;
@@ -468,7 +456,7 @@ export async function addMaterials(
       traces: traced ? TRACE_VERSION : null,
       classes,
       splits: Object.fromEntries(parts),
-      notes: [...(note === null ? [] : [note]), ...lacks.notes],
+      notes: [...(note === null ? [] : [note]), ...lackNotes(lacks)],
     };
     return { ...manifest, materials };
   } finally {

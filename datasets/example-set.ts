@@ -5,6 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { DataError } from '../src/ground/errors.ts';
 import { fileInside, openFile, writeDirectoryAtomicAsync, writeJson } from '../src/ground/files.ts';
+import { getOrMake } from '../src/ground/maps.ts';
 import type { Example } from '../src/ground/types.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import { checkExample, exampleLine, lengthOf, parseExample } from './example.ts';
@@ -326,8 +327,7 @@ export async function writeExamples(
     try {
       let written = 0;
       for (const [split, example] of examples) {
-        const part = parts.get(split) ?? new Part(temporary, split);
-        parts.set(split, part);
+        const part = getOrMake(parts, split, () => new Part(temporary, split));
         const at = { file: join(directory, splitFile(split)), line: part.count + 1 };
         checkExample(example, at);
         if (ids.has(example.id)) throw new DataError(`id '${example.id}' occurs twice`, at);

@@ -48,35 +48,6 @@ function nameOf({ url }: Address): string {
   return name.replaceAll(/[^\w.+-]+/g, '_') || 'download';
 }
 
-/** Progress in MB, or in kB for small files; none where the server states no size. */
-class Meter {
-  readonly #label: string;
-  readonly #silent: boolean;
-  #bar: Progress | undefined;
-
-  constructor(label: string, silent: boolean) {
-    this.#label = label;
-    this.#silent = silent;
-  }
-
-  show(bytes: number, total: number | null): void {
-    if (total === null) return;
-    const [unit, size] = total >= 1e7 ? (['MB', 1e6] as const) : (['kB', 1e3] as const);
-    this.#bar ??= new Progress({
-      label: this.#label,
-      total: Math.ceil(total / size),
-      done: Math.floor(bytes / size),
-      unit,
-      silent: this.#silent,
-    });
-    this.#bar.update(Math.ceil(bytes / size));
-  }
-
-  stop(): void {
-    this.#bar?.stop();
-  }
-}
-
 const record = z.record(z.string(), z.string().regex(/^[0-9a-f]{64}$/));
 
 /** SHA-256 of earlier downloads by address. @throws DataError for a file that holds something else */
@@ -118,7 +89,15 @@ class Fetch {
 
   async #bring(url: string, target: string, sha256: string | null, maximum = MOST): Promise<UrlDownload> {
     const { signal, silent, retries } = this.#options;
-    const meter = new Meter(basename(target), silent);
+    let bar: Progress | undefined;
+    // In MB, or in kB for small files; none where the server states no size.
+    const show = (bytes: number, total: number | null): void => {
+      if (total === null) return;
+      const [unit, size] = total >= 1e7 ? (['MB', 1e6] as const) : (['kB', 1e3] as const);
+      const [done, all] = [Math.floor(bytes / size), Math.ceil(total / size)];
+      bar ??= new Progress({ label: basename(target), total: all, done, unit, silent });
+      bar.update(Math.ceil(bytes / size));
+    };
     try {
       return await downloadUrl(mirrored(url), target, {
         signal,
@@ -126,10 +105,10 @@ class Fetch {
         maximum,
         ...retries,
         onRetry: (message) => this.#say(message),
-        onProgress: (bytes, total) => meter.show(bytes, total),
+        onProgress: show,
       });
     } finally {
-      meter.stop();
+      bar?.stop();
     }
   }
 

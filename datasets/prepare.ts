@@ -6,6 +6,7 @@ import { setImmediate } from 'node:timers/promises';
 import { ConfigError, DataError, reasonOf } from '../src/ground/errors.ts';
 import { openRegular, replaceable } from '../src/ground/files.ts';
 import { type Place, show } from '../src/ground/json-record.ts';
+import { getOrMake } from '../src/ground/maps.ts';
 import type { Example } from '../src/ground/types.ts';
 import { figureProblem } from '../src/tasks/drawing.ts';
 import { labelOf } from '../src/tasks/kinds.ts';
@@ -99,7 +100,7 @@ function sharedRecordings(
   for (const [i, { recording }] of entries.entries()) {
     const split = splits[i];
     if (recording === null || split == null) continue;
-    homes.set(recording, (homes.get(recording) ?? new Set<Split>()).add(split));
+    getOrMake(homes, recording, () => new Set<Split>()).add(split);
   }
   const shared = [...homes].filter(([, home]) => home.size > 1);
   return new Map(shared.map(([name, home]) => [name, SPLITS.filter((split) => home.has(split))]));

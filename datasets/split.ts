@@ -1,5 +1,6 @@
 /** Splits, and the seeded, stratified draws into them, by single examples or by recordings. */
 import { ConfigError, DataError } from '../src/ground/errors.ts';
+import { getOrMake } from '../src/ground/maps.ts';
 import { Random } from '../src/ground/random.ts';
 
 /** Each split draws from a random stream of its own name, so that splits never overlap, whatever the seeds. */
@@ -105,11 +106,7 @@ export type SplitSizes = Readonly<Record<Split, number>>;
 /** Positions of the items of each class, sorted by class name. */
 function byClass(classes: readonly string[]): [name: string, at: number[]][] {
   const groups = new Map<string, number[]>();
-  for (const [i, name] of classes.entries()) {
-    const group = groups.get(name);
-    if (group === undefined) groups.set(name, [i]);
-    else group.push(i);
-  }
+  for (const [i, name] of classes.entries()) getOrMake(groups, name, (): number[] => []).push(i);
   return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
@@ -194,10 +191,9 @@ function recordings(entries: readonly Entry[]): Map<string, { at: number[]; clas
   for (const [i, { recording, class: name }] of entries.entries()) {
     // An example without a recording is one of its own; the prefix separates the two kinds of names.
     const key = recording === null ? `example ${i}` : `recording ${recording}`;
-    const group = groups.get(key) ?? { at: [], classes: new Set<string>() };
+    const group = getOrMake(groups, key, () => ({ at: [], classes: new Set<string>() }));
     group.at.push(i);
     group.classes.add(name);
-    groups.set(key, group);
   }
   return groups;
 }

@@ -2,6 +2,7 @@
  * Statistics of a prepared data set: counts, lengths, missing points and value quantiles by split and class; how often the blind expert
  * is right.
  */
+import { getOrMake } from '../src/ground/maps.ts';
 import { percent, quantile } from '../src/ground/numbers.ts';
 import { Random } from '../src/ground/random.ts';
 import type { Example } from '../src/ground/types.ts';
@@ -101,9 +102,7 @@ export function setStats(set: ExampleSet): ClassStats[] {
     const classes = new Map<string, Gatherer>();
     for (const example of set.read(split)) {
       const name = labelOf(example.gold);
-      const gatherer = classes.get(name) ?? new Gatherer(`${split}/${name}`);
-      classes.set(name, gatherer);
-      gatherer.add(example);
+      getOrMake(classes, name, () => new Gatherer(`${split}/${name}`)).add(example);
     }
     const order = Object.keys(set.manifest.splits[split]!.classes);
     const sorted = [...classes].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b));

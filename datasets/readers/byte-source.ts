@@ -49,69 +49,45 @@ function check(source: ByteSource, offset: number, length: number): void {
   }
 }
 
-class FileSource implements ByteSource {
-  readonly path: string;
-  readonly size: number;
-  readonly #handle: number;
-
-  constructor(path: string) {
-    this.path = path;
-    const { handle, size } = openFile(path);
-    this.#handle = handle;
-    this.size = size;
-  }
-
-  read(offset: number, length: number): Buffer {
-    check(this, offset, length);
-    const bytes = Buffer.allocUnsafeSlow(length);
-    for (let done = 0; done < length; ) {
-      let count: number;
-      try {
-        count = readSync(this.#handle, bytes, done, length - done, offset + done);
-      } catch (cause) {
-        throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: this.path, cause });
-      }
-      if (count === 0) throw new DataError('ends earlier than when it was opened', { file: this.path });
-      done += count;
-    }
-    return bytes;
-  }
-
-  close(): void {
-    closeSync(this.#handle);
-  }
-}
-
-export function partOf(source: ByteSource, start: number, size: number): ByteSource {
-  const part: ByteSource = {
-    path: source.path,
-    size,
-    read: (offset, length) => {
-      check(part, offset, length);
-      return source.read(start + offset, length);
-    },
-  };
-  return part;
-}
-
-export function inMemory(path: string, bytes: Buffer): ByteSource {
+/** A source that checks what is asked for before it reads. */
+function checkedSource(path: string, size: number, read: ByteSource['read']): ByteSource {
   const source: ByteSource = {
     path,
-    size: bytes.length,
+    size,
     read: (offset, length) => {
       check(source, offset, length);
-      return bytes.subarray(offset, offset + length);
+      return read(offset, length);
     },
   };
   return source;
 }
 
+export const partOf = (source: ByteSource, start: number, size: number): ByteSource =>
+  checkedSource(source.path, size, (offset, length) => source.read(start + offset, length));
+
+export const inMemory = (path: string, bytes: Buffer): ByteSource =>
+  checkedSource(path, bytes.length, (offset, length) => bytes.subarray(offset, offset + length));
+
 /** Runs `read` over the bytes of a file and closes it, also when the caller stops early. @throws DataError */
 export function* reading<T>(path: string, read: (source: ByteSource) => Generator<T>): Generator<T> {
-  const source = new FileSource(path);
+  const { handle, size } = openFile(path);
+  const source = checkedSource(path, size, (offset, length) => {
+    const bytes = Buffer.allocUnsafeSlow(length);
+    for (let done = 0; done < length; ) {
+      let count: number;
+      try {
+        count = readSync(handle, bytes, done, length - done, offset + done);
+      } catch (cause) {
+        throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: path, cause });
+      }
+      if (count === 0) throw new DataError('ends earlier than when it was opened', { file: path });
+      done += count;
+    }
+    return bytes;
+  });
   try {
     yield* read(source);
   } finally {
-    source.close();
+    closeSync(handle);
   }
 }

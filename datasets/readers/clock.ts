@@ -1,5 +1,6 @@
 /** Time stamps as programs and people write them, time zones, and times in readable form. */
 import { ConfigError } from '../../src/ground/errors.ts';
+import { getOrMake } from '../../src/ground/maps.ts';
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;
@@ -305,61 +306,43 @@ const offsets = new Map<string, OffsetAt>();
 /** Resolution of offset changes: within this time a zone changes its clock at most once, and at its beginning. */
 const CHANGE = 15 * MINUTE;
 
-function offsetOfZone(zone: string): OffsetAt {
-  const known = offsets.get(zone);
-  if (known !== undefined) return known;
+const offsetOfZone = (zone: string): OffsetAt => getOrMake(offsets, zone, () => offsetIn(zone));
+
+function offsetIn(zone: string): OffsetAt {
   const fixed = /^([+-])(\d{2}):(\d{2})$/.exec(zone);
-  let offsetAt: OffsetAt;
-  if (zone === 'UTC') offsetAt = () => 0;
-  else if (fixed !== null) {
+  if (zone === 'UTC') return () => 0;
+  if (fixed !== null) {
     const offset = (fixed[1] === '-' ? -1 : 1) * (Number(fixed[2]) * HOUR + Number(fixed[3]) * MINUTE);
-    offsetAt = () => offset;
-  } else {
-    const format = new Intl.DateTimeFormat('en-US', {
-      timeZone: zone,
-      hourCycle: 'h23',
-      era: 'short',
-      year: 'numeric',
-      month: 'numeric',
-      day: 'numeric',
-      hour: 'numeric',
-      minute: 'numeric',
-      second: 'numeric',
-    });
-    const asked = (ms: number): number => {
-      const part: Record<string, string> = {};
-      for (const { type, value } of format.formatToParts(ms)) part[type] = value;
-      const { year, month, day, hour, minute, second } = part;
-      const wall = Date.UTC(
-        Number(year),
-        Number(month) - 1,
-        Number(day),
-        Number(hour),
-        Number(minute),
-        Number(second),
-      );
-      // Before about 1900 offsets have seconds, which ISO 8601 cannot write.
-      return Math.round((wall - Math.floor(ms / SECOND) * SECOND) / MINUTE) * MINUTE;
-    };
-    // Asking takes microseconds, and a recording has a million instants: an offset is asked for once a day, and on a day that
-    // changes it, once a quarter of an hour.
-    const cache = new Map<number, number>();
-    const at = (ms: number): number => {
-      let offset = cache.get(ms);
-      if (offset === undefined) {
-        offset = asked(ms);
-        cache.set(ms, offset);
-      }
-      return offset;
-    };
-    offsetAt = (ms) => {
-      const day = Math.floor(ms / DAY) * DAY;
-      const first = at(day);
-      return first === at(day + DAY) ? first : at(Math.floor(ms / CHANGE) * CHANGE);
-    };
+    return () => offset;
   }
-  offsets.set(zone, offsetAt);
-  return offsetAt;
+  const format = new Intl.DateTimeFormat('en-US', {
+    timeZone: zone,
+    hourCycle: 'h23',
+    era: 'short',
+    year: 'numeric',
+    month: 'numeric',
+    day: 'numeric',
+    hour: 'numeric',
+    minute: 'numeric',
+    second: 'numeric',
+  });
+  const asked = (ms: number): number => {
+    const part: Record<string, number> = {};
+    for (const { type, value } of format.formatToParts(ms)) part[type] = Number(value);
+    const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0 } = part;
+    const wall = Date.UTC(year, month - 1, day, hour, minute, second);
+    // Before about 1900 offsets have seconds, which ISO 8601 cannot write.
+    return Math.round((wall - Math.floor(ms / SECOND) * SECOND) / MINUTE) * MINUTE;
+  };
+  // Asking takes microseconds, and a recording has a million instants: an offset is asked for once a day, and on a day that
+  // changes it, once a quarter of an hour.
+  const cache = new Map<number, number>();
+  const at = (ms: number): number => getOrMake(cache, ms, () => asked(ms));
+  return (ms) => {
+    const day = Math.floor(ms / DAY) * DAY;
+    const first = at(day);
+    return first === at(day + DAY) ? first : at(Math.floor(ms / CHANGE) * CHANGE);
+  };
 }
 
 /**

@@ -1,6 +1,7 @@
 /** Value and key columns in the table of a recording. */
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
+import { getOrMake } from '../../src/ground/maps.ts';
 import { plural } from '../../src/ground/numbers.ts';
 import { chosenColumn, listed } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
@@ -238,13 +239,8 @@ export function readKeys(table: Table, sets: readonly (readonly number[])[], mos
       const set = sets[k]!;
       let name = records.field(set[0]!);
       for (let i = 1; i < set.length; i++) name += ` / ${records.field(set[i]!)}`;
-      let id = reading.seen.get(name);
-      if (id === undefined) {
-        id = reading.seen.size;
-        reading.seen.set(name, id);
-        reading.full = reading.seen.size > most;
-      }
-      reading.ids[row] = id;
+      reading.ids[row] = getOrMake(reading.seen, name, () => reading.seen.size);
+      reading.full = reading.seen.size > most;
     }
   });
   return readings.map(({ seen, ids, full }, k) =>

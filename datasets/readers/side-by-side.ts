@@ -1,5 +1,6 @@
 /** Series side by side: one table of several, by the times that they share. */
 
+import { getOrMake } from '../../src/ground/maps.ts';
 import { firstNames } from '../../src/ground/terminal.ts';
 import { median } from '../../src/series/stats.ts';
 import { formatDuration } from './clock.ts';
@@ -61,14 +62,10 @@ function joinEqual(parts: readonly Rows[]): Rows | null {
     return Int32Array.from(rows.time, (ms, i) => {
       const nth = repeats.get(ms) ?? 0;
       repeats.set(ms, nth + 1);
-      const key = nth === 0 ? ms : `${ms} ${nth}`;
-      let place = places.get(key);
-      if (place === undefined) {
-        place = time.push(ms) - 1;
-        places.set(key, place);
+      return getOrMake(places, nth === 0 ? ms : `${ms} ${nth}`, () => {
         lines.push(rows.lines[i]!);
-      }
-      return place;
+        return time.push(ms) - 1;
+      });
     });
   });
   const longest = parts.reduce((most, rows) => Math.max(most, rows.time.length), 0);
@@ -115,12 +112,11 @@ export function joinRecordings(name: string, parts: readonly Recording[]): Recor
       const at = lines?.map((line) => places.get(part.time![part.rows.indexOf(line)] ?? Number.NaN));
       const placed = at?.every((place) => place !== undefined) ? at.map((place) => -2 - place!) : null;
       const key = `${note.column ?? ''} ${note.text}`;
-      const entry = notes.get(key) ?? {
+      const entry = getOrMake(notes, key, () => ({
         note: { ...note, ...(placed === null ? {} : { lines: [placed[0]!, placed[1]!] as const }) },
         files: [],
-      };
+      }));
       entry.files.push(part.name);
-      notes.set(key, entry);
     }
   return {
     ...{ name, key: null, time, step: sampled.step, ...zones, origin, gaps: sampled.gaps },

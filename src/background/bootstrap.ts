@@ -4,6 +4,7 @@
  * that joins are no steps.
  */
 import { DataError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { Random } from '../ground/random.ts';
 import type { Background, Model, Windows } from './background.ts';
 
@@ -75,8 +76,7 @@ function oneWindow(
     for (let k = 0; k < size && t < length; k++) window[t++] = values[from + k]!;
     if (t >= length) break;
     const at = from + size;
-    const candidates = aligned.get(at) ?? alignedPlaces(places, at, periods);
-    aligned.set(at, candidates);
+    const candidates = getOrMake(aligned, at, () => alignedPlaces(places, at, periods));
     from = matching(random, values, candidates, at);
   }
   return window;

@@ -20,6 +20,7 @@ import { activityScan, isRuled, levelScan, roundIntervals, ruled, scan } from '.
 import { numbersOf, type Slot, type TraceView } from '../expcot/phrase.ts';
 import { analyseVariates, type VariatesEvidence } from '../expcot/variates.ts';
 import { DataError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import type { Interval, SeriesFacts } from '../ground/types.ts';
 import { runs } from '../series/intervals.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
@@ -120,8 +121,7 @@ class Channel {
   }
 
   once<T>(key: string, compute: () => T): T {
-    if (!this.#known.has(key)) this.#known.set(key, compute());
-    return this.#known.get(key) as T;
+    return getOrMake(this.#known, key, compute) as T;
   }
 
   /** The points of a stretch that are not missing. */

@@ -5,6 +5,7 @@
  */
 import { isRuled, ruled, SCAN } from '../expcot/nano.ts';
 import type { Choice } from '../ground/choice.ts';
+import { getOrMake } from '../ground/maps.ts';
 import type { Random } from '../ground/random.ts';
 import type { Counterfactual, Interval, OpenNumber, ParsedAnswer } from '../ground/types.ts';
 import { claimsOf, statesDeparture } from './read.ts';
@@ -276,8 +277,7 @@ export function intervene(
   const classesBy = new Map<string, Set<string>>();
   answers.forEach(({ answer }, i) => {
     if (answer.class === null) return;
-    const classes = classesBy.get(types[i]!) ?? new Set();
-    classesBy.set(types[i]!, classes.add(answer.class));
+    getOrMake(classesBy, types[i]!, () => new Set<string>()).add(answer.class);
   });
   return answers.map((own, i) => {
     if (own.answer.class === null) return null;

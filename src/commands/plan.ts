@@ -1,3 +1,5 @@
+import { ConfigError } from '../ground/errors.ts';
+import { checkWhole } from '../ground/json-record.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
 import { command, DEVICE, flag, type Given, list, number, TRAINING_ENGINE, text } from './options.ts';
 
@@ -63,23 +65,14 @@ export const plan = command({
     'the smaller of 3.76 GB and --memory / (Workers + 1), 65 % are used. A plan is measured on libtorch, also that of the tfjs engine.',
   handler: async (given: PlanArguments) => {
     if (given.scale !== undefined) return scale(given.scale, given);
-    const [
-      { loadRecipe },
-      { findPolicy },
-      run,
-      { planLines, trainingStages },
-      { isBuiltIn },
-      { ConfigError },
-      { checkWhole },
-    ] = await Promise.all([
-      import('../recipe/config.ts'),
-      import('../answer/reference.ts'),
-      import('../run/stage-memory.ts'),
-      import('../train/memory-plan.ts'),
-      import('../policy/model-config.ts'),
-      import('../ground/errors.ts'),
-      import('../ground/json-record.ts'),
-    ]);
+    const [{ loadRecipe }, { findPolicy }, run, { planLines, trainingStages }, { isBuiltIn }] =
+      await Promise.all([
+        import('../recipe/config.ts'),
+        import('../answer/reference.ts'),
+        import('../run/stage-memory.ts'),
+        import('../train/memory-plan.ts'),
+        import('../policy/model-config.ts'),
+      ]);
     checkWhole('processes', given.processes, 1);
     if (given.processes > 1 && given.engine === 'tfjs')
       throw new ConfigError(`--processes ${given.processes}: processes train with the torch engine`);
@@ -120,10 +113,9 @@ export const plan = command({
 
 /** Prints the forecast of a run. @throws ConfigError for ranks or a link that cannot be */
 async function scale(directory: string, { ranks, link, latency, json }: PlanArguments): Promise<void> {
-  const [{ scaledRun }, { parseBytes }, { ConfigError }] = await Promise.all([
+  const [{ scaledRun }, { parseBytes }] = await Promise.all([
     import('../run/scaling.ts'),
     import('../run/stage-memory.ts'),
-    import('../ground/errors.ts'),
   ]);
   const counts = ranks.split(',').map(Number);
   if (!counts.every((count) => Number.isInteger(count) && count >= 1 && count <= MOST_RANKS))

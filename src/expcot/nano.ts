@@ -36,7 +36,7 @@ import { type ClassProfile, classIndex, toScale } from './class-profile.ts';
 import { CITABLE_RATIO, type ClassEvidence } from './class-trace.ts';
 import type { Evidence } from './evidence.ts';
 import { CHANNEL_KINDS, MAGNITUDE, ORDINALS, PAIR_KIND, pairsOf, SHARE_KINDS } from './features.ts';
-import { type Phrase, phrasesOf, type Slot, type TraceView } from './phrase.ts';
+import { type Entry, type Phrase, phrasesOf, type Slot, type TraceView } from './phrase.ts';
 import type { Departure } from './shape.ts';
 import { formatResponse } from './trace.ts';
 import type { VariatesEvidence } from './variates.ts';
@@ -231,22 +231,18 @@ const sizesOf = (departures: readonly Departure[], step: number): number[] =>
   departures.flatMap(({ size }) => percents(size!, step));
 const DEPARTURE_STEP = 10;
 
+const directedPhrase = (kind: 'step' | 'shift'): Entry<TraceView> => [
+  `; ${kind} {up|down} {int}`,
+  (view, [direction]) => {
+    const alike = departuresOf(view, kind, direction);
+    return alike && [alike[0]!.direction, sizesOf(alike, DEPARTURE_STEP)];
+  },
+];
+
 /** Statements of short traces about annotated intervals: what departs, and by how much of the range. */
 export const NANO_DEPARTURES = phrasesOf((view) => view)(null, {
-  step: [
-    '; step {up|down} {int}',
-    (view, [direction]) => {
-      const steps = departuresOf(view, 'step', direction);
-      return steps && [steps[0]!.direction, sizesOf(steps, DEPARTURE_STEP)];
-    },
-  ],
-  shift: [
-    '; shift {up|down} {int}',
-    (view, [direction]) => {
-      const shifts = departuresOf(view, 'shift', direction);
-      return shifts && [shifts[0]!.direction, sizesOf(shifts, DEPARTURE_STEP)];
-    },
-  ],
+  step: directedPhrase('step'),
+  shift: directedPhrase('shift'),
   swings: [
     '; swings {faster|slower}',
     (view, [direction]) => {

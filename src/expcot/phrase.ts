@@ -151,7 +151,10 @@ interface PhraseOptions {
   readonly opening?: string;
   readonly digits?: number;
 }
-type Entry<P> = readonly [text: string, truth: (part: P, stated: readonly Slot[]) => readonly Truth[] | null];
+export type Entry<P> = readonly [
+  text: string,
+  truth: (part: P, stated: readonly Slot[]) => readonly Truth[] | null,
+];
 
 /**
  * Makes templates about one part of the evidence.

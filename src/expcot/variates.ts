@@ -4,7 +4,7 @@
  * and written as an expert chain of thought.
  */
 import { DataError } from '../ground/errors.ts';
-import { plural } from '../ground/numbers.ts';
+import { plural, upperFirst } from '../ground/numbers.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
 import { dominantIndex, refineFrequency, spectrum } from '../series/spectrum.ts';
 import { laggedProduct, median, moments } from '../series/stats.ts';
@@ -332,13 +332,9 @@ export function teacherVariates(evidence: VariatesEvidence, gold: readonly numbe
   }
   if (extra.length > 0) {
     sentences.push(
-      `${sentenceCase(names(extra))} ${extra.length === 1 ? 'is' : 'are'} unusual, but not anomalous.`,
+      `${upperFirst(names(extra))} ${extra.length === 1 ? 'is' : 'are'} unusual, but not anomalous.`,
     );
   }
   if (missed.length === 0 && extra.length === 0) sentences.push('This agrees with what the curves show.');
   return compose(evidence, listed, sentences.join(' '), gold);
-}
-
-function sentenceCase(text: string): string {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }

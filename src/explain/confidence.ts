@@ -13,6 +13,7 @@
 import { z } from 'zod';
 import type { Finding } from '../detect/finding.ts';
 import { addToManifest, readSaved } from '../ground/manifest.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { mean } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
@@ -167,9 +168,7 @@ function supportOf(
     if (at === index) continue;
     const probability = probabilityIn(windows[at]!, interval);
     if (probability === null) continue;
-    const list = others.get(windows[at]!.scale);
-    if (list === undefined) others.set(windows[at]!.scale, [probability]);
-    else list.push(probability);
+    getOrMake(others, windows[at]!.scale, (): number[] => []).push(probability);
   }
   const beside = others.get(scale);
   const elsewhere = [...others].filter(([at]) => at !== scale).map(([, list]) => mean(list));

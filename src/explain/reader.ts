@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
 import type { LocalPolicy } from '../answer/answerer.ts';
+import { getOrMake } from '../ground/maps.ts';
 import type { Picture } from '../ground/types.ts';
 import { figure } from '../plot/figure.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
@@ -83,11 +84,10 @@ function asked({ numbers, classes }: PolicyCard, values: Float64Array): PromptRe
 function answerTokens(tokenizer: Tokenizer): (ids: Int32Array, logProbs: Float32Array) => AnswerToken[] {
   const texts = new Map<number, string>();
   return (ids, logProbs) =>
-    Array.from(ids, (id, i) => {
-      const text = texts.get(id) ?? tokenizer.decode([id]);
-      texts.set(id, text);
-      return { text, logProb: logProbs[i]! };
-    });
+    Array.from(ids, (id, i) => ({
+      text: getOrMake(texts, id, () => tokenizer.decode([id])),
+      logProb: logProbs[i]!,
+    }));
 }
 
 /** Makes a reader from a policy. */

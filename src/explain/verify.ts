@@ -5,6 +5,7 @@
 import { type Finding, KIND_WORDS, LEVELS } from '../detect/finding.ts';
 import { findRhythm } from '../detect/rhythm.ts';
 import type { Place, Quantity, Stated } from '../detect/sentence.ts';
+import { getOrMake } from '../ground/maps.ts';
 import type { ReportColumn, ReportSource } from './report.ts';
 import type { AnomalyReport, Instant, ReportFinding, ReportIncident } from './schema.ts';
 
@@ -150,10 +151,8 @@ function clockAt(ms: number, zone: string | null): { day: string; clock: string;
   if (zone !== null && (zone[0] === '+' || zone[0] === '-'))
     wall += Number(`${zone[0]}60000`) * (60 * Number(zone.slice(1, 3)) + Number(zone.slice(-2)));
   else if (zone !== null && zone !== 'UTC') {
-    const format =
-      zones.get(zone) ??
-      new Intl.DateTimeFormat('sv-SE', { timeZone: zone, dateStyle: 'short', timeStyle: 'medium' });
-    zones.set(zone, format);
+    const style = { timeZone: zone, dateStyle: 'short', timeStyle: 'medium' } as const;
+    const format = getOrMake(zones, zone, () => new Intl.DateTimeFormat('sv-SE', style));
     const whole = Math.floor(ms / 1000) * 1000;
     const offset = Date.parse(`${format.format(whole).replace(' ', 'T')}Z`) - whole;
     wall = ms + Math.round(offset / 60_000) * 60_000; // ISO 8601 has no offsets with seconds
@@ -204,9 +203,7 @@ class Verification {
 
   /** Returns the tolerance for means of a column. */
   #rounding(values: Float64Array): number {
-    const size = this.#sizes.get(values) ?? describe(values, 0, this.#samples).size;
-    this.#sizes.set(values, size);
-    return TOLERANCE * size;
+    return TOLERANCE * getOrMake(this.#sizes, values, () => describe(values, 0, this.#samples).size);
   }
 
   /** Returns date, time of day and zone of an instant in every accepted form. */

@@ -484,6 +484,12 @@ export const STANDARD_INPUT = '/dev/stdin';
 /** Pipes that a shell passes to a command: standard input and `<(…)`. They have a writer, which ends. */
 const PASSED_ON = /^\/dev\/(?:stdin|fd\/\d+)$/;
 
+/** Opens a regular file, or a pipe that the shell passes on, which has no size. @throws as `openRegular` */
+export function openReadable(path: string): { handle: number; size: number | null } {
+  const piped = PASSED_ON.test(path) && statSync(path).isFIFO();
+  return piped ? { handle: openSync(path, 'r'), size: null } : openRegular(path);
+}
+
 /**
  * Reads a regular file, or a pipe that the shell passes on.
  * @throws what `fs` throws; DataError, also for more than `maximum` bytes
@@ -491,11 +497,10 @@ const PASSED_ON = /^\/dev\/(?:stdin|fd\/\d+)$/;
 export function readBytes(path: string, maximum = MAXIMUM_BYTES): Buffer {
   const tooMuch = (size: string): DataError =>
     new DataError(`${size} bytes, more than the ${maximum} that can be read`, { file: path });
-  const piped = PASSED_ON.test(path) && statSync(path).isFIFO();
-  const { handle, size } = piped ? { handle: openSync(path, 'r'), size: 0 } : openRegular(path);
+  const { handle, size } = openReadable(path);
   try {
-    if (size > maximum) throw tooMuch(String(size));
-    if (!piped) return readFileSync(handle);
+    if (size !== null && size > maximum) throw tooMuch(String(size));
+    if (size !== null) return readFileSync(handle);
     const chunks: Buffer[] = [];
     for (let total = 0; ; ) {
       const chunk = Buffer.allocUnsafe(1 << 16);

@@ -1,9 +1,9 @@
 /** Files of JSON, and of JSON lines of any size, read strictly. */
-import { closeSync, openSync, readSync, statSync } from 'node:fs';
+import { closeSync, readSync } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
 import type { z } from 'zod';
 import { DataError, reasonOf } from './errors.ts';
-import { openRegular, readUtf8 } from './files.ts';
+import { openReadable, readUtf8 } from './files.ts';
 import { syntaxColumn } from './json-record.ts';
 
 const CHUNK = 1 << 20;
@@ -11,7 +11,6 @@ const CHUNK = 1 << 20;
 const LONGEST = 64 << 20;
 /** Longest line that is searched for the place of a syntax error, which takes several readings of the line. */
 const SEARCHED = 1 << 16;
-const PIPE = /^\/dev\/(?:stdin|fd\/\d+)$/;
 
 function unreadable(file: string, cause: unknown, advice: string): DataError {
   if (cause instanceof DataError) return cause;
@@ -80,7 +79,7 @@ interface JsonLine {
 export function* readJsonValues(file: string, { advice, onTornEnd }: JsonLinesOptions): Generator<JsonLine> {
   let handle: number;
   try {
-    handle = PIPE.test(file) && statSync(file).isFIFO() ? openSync(file, 'r') : openRegular(file).handle;
+    handle = openReadable(file).handle;
   } catch (cause) {
     throw unreadable(file, cause, advice);
   }

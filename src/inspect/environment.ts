@@ -12,6 +12,7 @@
  */
 import { factsInSamples, scan, scannedCells } from '../expcot/nano.ts';
 import { ConfigError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { mean } from '../ground/numbers.ts';
 import type { Example, Interval, Picture } from '../ground/types.ts';
 import { type Figure, figure, isBare } from '../plot/figure.ts';
@@ -293,16 +294,12 @@ export class Inspection {
   picture({ drawing }: Observation): Picture | Promise<Picture> | null {
     if (drawing === null) return null;
     if (!('window' in drawing)) return this.#draw(drawing.names, drawing.lines, null);
-    const key = drawing.window.join(' ');
-    const kept = this.#pictures.get(key);
-    if (kept !== undefined) return kept;
-    const [start, end] = drawing.window;
-    const picture =
+    const { window } = drawing;
+    return getOrMake(this.#pictures, window.join(' '), () =>
       this.#shape.overlay !== null
-        ? render(this.#shape, this.#overlayLines(drawing.window))
-        : this.#draw(['value'], [this.#values.subarray(start, end)], start);
-    this.#pictures.set(key, picture);
-    return picture;
+        ? render(this.#shape, this.#overlayLines(window))
+        : this.#draw(['value'], [this.#values.subarray(...window)], window[0]),
+    );
   }
 
   /**

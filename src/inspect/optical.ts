@@ -5,6 +5,7 @@
  * Departures from the release: where the picture would be too high, the oldest rows of text are left out, and a compression factor is a plain
  * decimal number (Python's `float` also reads `1_0`, `nan` and `inf`).
  */
+import { getOrMake } from '../ground/maps.ts';
 import { resizeLanczos } from '../ground/resize.ts';
 import type { Picture } from '../ground/types.ts';
 import { canvas, MONO_FONT_FAMILY, opaquePixels, textWidth } from '../plot/canvas.ts';
@@ -126,9 +127,7 @@ export class OpticalHistory {
 
   #line(line: string): Uint8Array {
     this.#lookups++;
-    const rendered = this.#rendered.get(line) ?? renderLine(line);
-    this.#rendered.set(line, rendered);
-    return rendered;
+    return getOrMake(this.#rendered, line, () => renderLine(line));
   }
 }
 

@@ -5,6 +5,7 @@
 import { findSeason } from '../detect/season.ts';
 import { type Choice, choiceNames } from '../ground/choice.ts';
 import { ConfigError, reasonOf } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { extent } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../ground/user-module.ts';
@@ -123,16 +124,13 @@ const drawn = new WeakMap<Float64Array, Map<number, readonly Float64Array[]>>();
 
 /** Returns the lines of a plot of `columns` columns of a whole series. */
 export function linesOf(values: Float64Array, columns: number): readonly Float64Array[] {
-  const known = drawn.get(values) ?? new Map<number, readonly Float64Array[]>();
-  drawn.set(values, known);
-  const lines =
-    known.get(columns) ??
-    // `small`, of which inspections are begun, has learned plots of the whole whose deviation is that of the means.
-    (columns > COLUMNS
+  const known = getOrMake(drawn, values, () => new Map<number, readonly Float64Array[]>());
+  // `small`, of which inspections are begun, has learned plots of the whole whose deviation is that of the means.
+  return getOrMake(known, columns, () =>
+    columns > COLUMNS
       ? unusualLines(values, columns)
-      : unusualLines(values.length > columns ? columnsOf(values, columns) : values));
-  known.set(columns, lines);
-  return lines;
+      : unusualLines(values.length > columns ? columnsOf(values, columns) : values),
+  );
 }
 
 /** Windows of a series that stand out, the farthest first, by series: found once. */
@@ -153,9 +151,10 @@ function viewAt(sample: number, length: number): View {
  * Measured on 300 validation series of wild-long: of anomalies below five columns of the whole the first window, two and five hold .51, .71 and .88
  * at 20 000 points, .51, .67 and .93 at 5000; by the plot of the whole alone .32, .51, .78 and .28, .50, .83.
  */
-export function standingViews(values: Float64Array): readonly View[] {
-  const known = standing.get(values);
-  if (known !== undefined) return known;
+export const standingViews = (values: Float64Array): readonly View[] =>
+  getOrMake(standing, values, () => findViews(values));
+
+function findViews(values: Float64Array): View[] {
   const { length } = values;
   const ranked = [COLUMNS * 2 ** NEXT_LEVEL, COLUMNS].map((columns) => {
     const [, deviation, unlike] = linesOf(values, columns) as [Float64Array, Float64Array, Float64Array];
@@ -171,10 +170,8 @@ export function standingViews(values: Float64Array): readonly View[] {
       if (view !== undefined) views.push(view);
       return view ?? [];
     });
-    if (found.length === 0) break;
+    if (found.length === 0) return views;
   }
-  standing.set(values, views);
-  return views;
 }
 
 function next({ values, words, shown }: ToolCall): ToolResult {
@@ -204,14 +201,8 @@ function powerOf(call: ToolCall): ToolResult {
 /** Period of the season by series, null without one: searched once. */
 const periods = new WeakMap<Float64Array, number | null>();
 
-function periodOf(values: Float64Array): number | null {
-  let period = periods.get(values);
-  if (period === undefined) {
-    period = findSeason(bridge(values).values)?.period ?? null;
-    periods.set(values, period);
-  }
-  return period;
-}
+const periodOf = (values: Float64Array): number | null =>
+  getOrMake(periods, values, () => findSeason(bridge(values).values)?.period ?? null);
 
 /** Finds the start of the stretch that a window is compared with: whole cycles earlier, else later, else as far away as there are samples. */
 function comparedWith(values: Float64Array, [start, end]: Interval): number {

@@ -90,32 +90,33 @@ interface Counted {
 }
 
 /** Decides the trivial cases, and computes precision and recall of the others from counts. */
-function eventMeasure(
-  predictions: readonly Interval[] | null,
-  gold: readonly Interval[],
-  length: number,
-  measure: (counted: Counted) => readonly [precision: number, recall: number],
-): PrecisionRecall {
-  const decided = trivially(predictions, gold);
-  if (decided !== null) return decided;
-  const predicted = clipAndMerge(predictions!, length);
-  if (predicted.length === 0) return NOTHING_RIGHT;
-  const events = clipAndMerge(gold, length);
-  const touched: Interval[] = [];
-  let first = 0;
-  for (const event of events) {
-    while (first < predicted.length && predicted[first]![1] <= event[0]) first++;
-    if (first < predicted.length && predicted[first]![0] < event[1]) touched.push(event);
-  }
-  const [precision, recall] = measure({
-    events: events.length,
-    touched: touched.length,
-    gold: coverage(events),
-    adjusted: coverage(touched),
-    predicted: coverage(predicted),
-    right: overlap(predicted, events),
-  });
-  return { precision, recall, f1: harmonicMean(precision, recall) };
+function eventMeasure(measure: (counted: Counted) => readonly [precision: number, recall: number]) {
+  return (
+    predictions: readonly Interval[] | null,
+    gold: readonly Interval[],
+    length: number,
+  ): PrecisionRecall => {
+    const decided = trivially(predictions, gold);
+    if (decided !== null) return decided;
+    const predicted = clipAndMerge(predictions!, length);
+    if (predicted.length === 0) return NOTHING_RIGHT;
+    const events = clipAndMerge(gold, length);
+    const touched: Interval[] = [];
+    let first = 0;
+    for (const event of events) {
+      while (first < predicted.length && predicted[first]![1] <= event[0]) first++;
+      if (first < predicted.length && predicted[first]![0] < event[1]) touched.push(event);
+    }
+    const [precision, recall] = measure({
+      events: events.length,
+      touched: touched.length,
+      gold: coverage(events),
+      adjusted: coverage(touched),
+      predicted: coverage(predicted),
+      right: overlap(predicted, events),
+    });
+    return { precision, recall, f1: harmonicMean(precision, recall) };
+  };
 }
 
 /**
@@ -125,16 +126,10 @@ function eventMeasure(
  * Example: predicted [[4, 8], [9, 20]], gold [[5, 15], [25, 27]], length 30 → precision .6, recall .5, F1 .545.
  * Source: TSB-AD's Event-based-F1 (`metric_EventF1PA`).
  */
-export function eventBased(
-  predicted: readonly Interval[] | null,
-  gold: readonly Interval[],
-  length: number,
-): PrecisionRecall {
-  return eventMeasure(predicted, gold, length, (counted) => [
-    counted.right / counted.predicted,
-    counted.touched / counted.events,
-  ]);
-}
+export const eventBased = eventMeasure(({ right, predicted, touched, events }) => [
+  right / predicted,
+  touched / events,
+]);
 
 /**
  * Point F1 after point adjustment: a gold interval that one predicted point touches counts as found whole. Inflated: predictions at
@@ -145,13 +140,7 @@ export function eventBased(
  * Example: predicted [[14, 16]], gold [[5, 15]], length 30 → precision .909, recall 1, F1 .952; point F1 is .167.
  * Source: Xu et al. 2018; TSB-AD's PA-F1, which however never adjusts the first point of a series.
  */
-export function pointAdjusted(
-  predicted: readonly Interval[] | null,
-  gold: readonly Interval[],
-  length: number,
-): PrecisionRecall {
-  return eventMeasure(predicted, gold, length, ({ adjusted, predicted: points, right, gold: all }) => [
-    adjusted / (adjusted + points - right),
-    adjusted / all,
-  ]);
-}
+export const pointAdjusted = eventMeasure(({ adjusted, predicted, right, gold }) => [
+  adjusted / (adjusted + predicted - right),
+  adjusted / gold,
+]);
