@@ -10,7 +10,7 @@ import type { Example, Gold, Picture } from '../src/ground/types.ts';
 import { Html, html, page, pngSource, verbatim } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
 import { readImage } from '../src/plot/image-file.ts';
-import { encodePng } from '../src/plot/png.ts';
+import { pngUri } from '../src/plot/png.ts';
 import { LEAST_STRIP, render } from '../src/plot/raster.ts';
 import { drawingOf, markTruth } from '../src/tasks/drawing.ts';
 import { choosesClass, EXACT_WORDS, expertOn, goldParts, labelOf, taskKind } from '../src/tasks/kinds.ts';
@@ -158,8 +158,6 @@ export function describer(options: DescribeOptions): Describe {
   };
 }
 
-const uriOf = (picture: Picture): string => `data:image/png;base64,${encodePng(picture).toString('base64')}`;
-
 const unnamed = ({ gold }: Example): boolean =>
   choosesClass(gold.kind) && taskKind(gold.kind).className(gold) === null;
 
@@ -194,7 +192,7 @@ function fold(title: string | Html, text: Html, open: boolean): Html {
 }
 
 function pictureBlock(picture: Picture, alt: string, caption: string): Html {
-  return html`<figure class="drawn"><img src="${pngSource(uriOf(picture))}" width="${picture.width}" height="${picture.height}" alt="${alt}"><figcaption>${caption}</figcaption></figure>`;
+  return html`<figure class="drawn"><img src="${pngSource(pngUri(picture))}" width="${picture.width}" height="${picture.height}" alt="${alt}"><figcaption>${caption}</figcaption></figure>`;
 }
 
 /** Blind trace, folded, with its verdict; open where it is the only one. */

@@ -1,8 +1,6 @@
 /** Interactive training curves: data prepared here, drawn in the browser by an inlined plotly.js. */
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { meanOrNull, partsOf, sum } from '../src/ground/numbers.ts';
-import { type Html, html, jsonBlock } from '../src/html/html.ts';
+import { type Html, html, jsonBlock, plotly } from '../src/html/html.ts';
 import { loggedName } from '../src/train/glossary.ts';
 import type { Curve, CurvePanel } from './report.ts';
 import type { RlLine, SftLine, ValidationLine } from './run-directory.ts';
@@ -333,13 +331,5 @@ addEventListener('beforeprint', () => { root.dataset.scheme = 'light'; draw(); }
 addEventListener('afterprint', () => { delete root.dataset.scheme; draw(); });
 })();`;
 
-let plotly: string | undefined;
-
 /** Program texts to inline, in order: plotly.js, then the drawing. */
-export function curveScripts(): string[] {
-  plotly ??= readFileSync(
-    createRequire(import.meta.url).resolve('plotly.js-basic-dist-min/plotly-basic.min.js'),
-    'utf8',
-  );
-  return [plotly, DRAW];
-}
+export const curveScripts = (): string[] => [plotly(), DRAW];

@@ -15,7 +15,7 @@ import type {
 } from '../src/ground/types.ts';
 import { type Html, html, plotFigure, problemNote, seenFigure, verbatim } from '../src/html/html.ts';
 import { figure, isBare } from '../src/plot/figure.ts';
-import { encodePng } from '../src/plot/png.ts';
+import { pngUri } from '../src/plot/png.ts';
 import { render, renderColumns } from '../src/plot/raster.ts';
 import { figureSvg } from '../src/plot/svg.ts';
 import { blindTrace, labelOf, taskKind } from '../src/tasks/kinds.ts';
@@ -138,7 +138,7 @@ export async function seriesFigures(
 /** Picture that a policy saw, as pages carry it; nothing where it read numbers. */
 export function seenPicture(picture: Picture | null): Pick<ReportExample, 'seen' | 'seenWhole'> {
   if (picture === null) return {};
-  const seen = `data:image/png;base64,${encodePng(picture).toString('base64')}`;
+  const seen = pngUri(picture);
   return picture.height < WHOLE_FROM ? { seen } : { seen, seenWhole: true };
 }
 

@@ -12,6 +12,7 @@
 
 import { z } from 'zod';
 import type { Finding } from '../detect/finding.ts';
+import { jsonText } from '../ground/files.ts';
 import { addToManifest, readSaved } from '../ground/manifest.ts';
 import { getOrMake } from '../ground/maps.ts';
 import { mean } from '../ground/numbers.ts';
@@ -521,12 +522,9 @@ export function fitConfidence<Name extends string>(examples: readonly Weighted<N
   };
 }
 
-/** Text of the file of a model. */
-export const confidenceText = (model: ConfidenceModel): string => `${JSON.stringify(model, null, 2)}\n`;
-
 /** Writes the model to a policy directory and its manifest. */
 export function writeConfidence(directory: string, model: ConfidenceModel): void {
-  addToManifest(directory, CONFIDENCE_FILE, confidenceText(model));
+  addToManifest(directory, CONFIDENCE_FILE, jsonText(model));
 }
 
 /**

@@ -6,8 +6,9 @@
 
 import { setImmediate } from 'node:timers/promises';
 import type { Detection } from '../detect/finding.ts';
+import { extent } from '../ground/numbers.ts';
 import type { Interval, Picture } from '../ground/types.ts';
-import { encodePng } from '../plot/png.ts';
+import { pngUri } from '../plot/png.ts';
 import { sharpened } from '../series/deviation.ts';
 import { mapBack, overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
@@ -151,6 +152,12 @@ export async function askAll(
   return asked;
 }
 
+/** Returns true for a column without two different values. */
+function isConstant(values: Float64Array): boolean {
+  const [low, high] = extent(values);
+  return low >= high;
+}
+
 /** Answers about a column that a policy is not asked about. */
 function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnswers {
   const nothing = {
@@ -181,7 +188,7 @@ async function picturesOf(
   const seen = new Map<string, string>();
   for (const { start, end } of shownAnswers(answers)) {
     const picture = await reader.picture(shownOf(values, reader, [start, end]));
-    seen.set(windowKey({ start, end }), `data:image/png;base64,${encodePng(picture).toString('base64')}`);
+    seen.set(windowKey({ start, end }), pngUri(picture));
   }
   return seen;
 }
@@ -198,9 +205,8 @@ export async function askColumn(
   options: AskOptions = {},
 ): Promise<ColumnAnswers> {
   const { name, values: given, detection } = column;
-  const first = given.find((value) => !Number.isNaN(value));
   const limit = MOST_DOUBTFUL;
-  if (!given.some((value) => !Number.isNaN(value) && value !== first)) return notAsked(name, 'not asked');
+  if (isConstant(given)) return notAsked(name, 'not asked');
   if (reader.length !== null && given.length * MOST_STRETCHED < reader.length)
     return notAsked(name, 'too short');
   const { values } = bridge(tame(given));
@@ -255,16 +261,14 @@ export async function inspectColumn(
   { name, values: given }: { readonly name: string; readonly values: Float64Array },
   play: (values: Float64Array) => Promise<{ readonly turns: readonly ShownTurn[]; readonly answer: string }>,
 ): Promise<ColumnAnswers> {
-  const first = given.find((value) => !Number.isNaN(value));
-  if (!given.some((value) => !Number.isNaN(value) && value !== first)) return notAsked(name, 'not asked');
+  if (isConstant(given)) return notAsked(name, 'not asked');
   const { values } = bridge(tame(given));
   const { turns, answer } = await play(values);
   const parsed = parseAnswer(answer, values.length);
   const seen = new Map<string, string>();
   const answers = turns.map(({ window: [start, end], picture, response, problem }, i): PolicyAnswer => {
     const last = i === turns.length - 1;
-    if (picture !== null)
-      seen.set(turnKey(i), `data:image/png;base64,${encodePng(picture).toString('base64')}`);
+    if (picture !== null) seen.set(turnKey(i), pngUri(picture));
     return {
       ...{ start, end, response },
       intervals: last ? (parsed.intervals?.map(([from, to]): [number, number] => [from, to]) ?? null) : [],

@@ -1,8 +1,7 @@
 /** The plot of a report page: the samples that travel in the page, its marks, and the program that draws it with plotly.js. */
 
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { wallTime } from '../../datasets/readers/clock.ts';
+import { plotly } from '../html/html.ts';
 import type { ReportColumn, ReportSource } from './report.ts';
 
 /** Bytes of samples in a page, before base64. */
@@ -535,13 +534,5 @@ addEventListener('beforeprint', () => { root.dataset.scheme = 'light'; draw(); P
 addEventListener('afterprint', () => { delete root.dataset.scheme; draw(); });
 })();`;
 
-let plotly: string | undefined;
-
 /** Scripts to inline, in order: plotly.js, then the drawing. */
-export function plotScripts(): string[] {
-  plotly ??= readFileSync(
-    createRequire(import.meta.url).resolve('plotly.js-basic-dist-min/plotly-basic.min.js'),
-    'utf8',
-  );
-  return [plotly, DRAW];
-}
+export const plotScripts = (): string[] => [plotly(), DRAW];

@@ -168,7 +168,8 @@ export function expected(issue: z.core.$ZodIssue): string {
   }
 }
 
-function valueAt(tree: unknown, path: readonly PropertyKey[]): unknown {
+/** Value at a path of a tree; undefined where there is none. */
+export function valueAt(tree: unknown, path: readonly PropertyKey[]): unknown {
   let value = tree;
   for (const key of path) {
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined;

@@ -73,6 +73,18 @@ export const DEPARTURE_KINDS = [
 ] as const;
 export type DepartureKind = (typeof DEPARTURE_KINDS)[number];
 
+/** Classes of the kinds; spikes and dips are of two, by the rest of the series. */
+export const CLASS_OF_KIND: Readonly<Record<Exclude<DepartureKind, 'spike' | 'dip'>, AnomalyClass>> = {
+  'level shift': 'trend',
+  'trend change': 'trend',
+  'variance change': 'contextual point',
+  'flat line': 'shapelet',
+  cutoff: 'shapelet',
+  'missing cycle': 'seasonal',
+  'changed shape': 'shapelet',
+  'frequency change': 'seasonal',
+};
+
 /** Known facts about one anomaly, in the units of the series. */
 export interface DepartureFacts {
   readonly kind: DepartureKind;

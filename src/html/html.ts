@@ -4,6 +4,8 @@
  */
 
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { DataError } from '../ground/errors.ts';
 import { leavesOf } from '../ground/json-record.ts';
 import { fixed, interval } from '../ground/numbers.ts';
@@ -236,3 +238,12 @@ export function whisker(estimate: Estimate, floor: number | null, most = 1): Htm
     floor === null ? null : html`<line class="floor" x1="${x(floor)}" x2="${x(floor)}" y1="0" y2="10"/>`
   }<line class="range" x1="${x(estimate.ci95[0])}" x2="${x(estimate.ci95[1])}" y1="5" y2="5"/><line class="dot" x1="${x(estimate.mean)}" x2="${x(estimate.mean)}" y1="1.5" y2="8.5"/></svg>`;
 }
+
+let plotlyText: string | undefined;
+
+/** Text of plotly.js, which a page inlines before its drawings. */
+export const plotly = (): string =>
+  (plotlyText ??= readFileSync(
+    createRequire(import.meta.url).resolve('plotly.js-basic-dist-min/plotly-basic.min.js'),
+    'utf8',
+  ));

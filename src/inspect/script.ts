@@ -12,7 +12,7 @@
  */
 import { mean } from '../ground/numbers.ts';
 import type { Random } from '../ground/random.ts';
-import type { AnomalyClass, Example, Interval } from '../ground/types.ts';
+import { type AnomalyClass, CLASS_OF_KIND, type Example, type Interval } from '../ground/types.ts';
 import { mergeIntervals } from '../series/intervals.ts';
 import { columnsOf } from '../tasks/drawing.ts';
 import { nanoTrace } from '../tasks/kinds.ts';
@@ -43,17 +43,6 @@ const THIN = 5;
 const DETOURS = [2, 5] as const;
 
 const touch = ([start, end]: Interval, [from, to]: Interval): boolean => start < to && end > from;
-
-/** Classes of kinds, where one anomaly of several is told alone. */
-const CLASS_OF: Readonly<Record<string, AnomalyClass>> = {
-  'level shift': 'trend',
-  'trend change': 'trend',
-  'missing cycle': 'seasonal',
-  'frequency change': 'seasonal',
-  'flat line': 'shapelet',
-  'changed shape': 'shapelet',
-  cutoff: 'shapelet',
-};
 
 /** Number of windows that stand out which must be looked at, in their order, until they have shown every thin anomaly that they show at all. */
 function looksNeeded(values: Float64Array, intervals: readonly Interval[], points: number): number {
@@ -130,7 +119,8 @@ export function scriptOf(
       list.reduce((a, b) => (visible(b) > visible(a) ? b : a));
     const top = first(shown);
     if (top === first([...intervals.keys()])) return gold.class as AnomalyClass;
-    return CLASS_OF[departures[top]!.kind] ?? 'contextual point';
+    const { kind } = departures[top]!;
+    return kind === 'spike' || kind === 'dip' ? 'contextual point' : CLASS_OF_KIND[kind];
   };
 
   const most = options.turns - 1;

@@ -44,6 +44,10 @@ export function encodePng(picture: Picture): Buffer {
   return pngFile(picture, deflateSync(filteredRows(picture), DEFLATE));
 }
 
+/** Data URI of a picture, as pages carry it. */
+export const pngUri = (picture: Picture): string =>
+  `data:image/png;base64,${encodePng(picture).toString('base64')}`;
+
 /** Encodes the same bytes, compressing in another thread. */
 export async function encodePngAside(picture: Picture): Promise<Buffer> {
   return pngFile(picture, await deflateAside(filteredRows(picture), DEFLATE));

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, closest, reasonOf } from '../ground/errors.ts';
 import { readUtf8 } from '../ground/files.ts';
-import { expected, isObject, leavesOf, shown } from '../ground/json-record.ts';
+import { expected, isObject, leavesOf, shown, valueAt } from '../ground/json-record.ts';
 import { addressText, isModuleSpecifier, moduleAddress, moduleHash } from '../ground/user-module.ts';
 import { MOST_YAML_BYTES, readYaml } from '../ground/yaml.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
@@ -64,15 +64,6 @@ export function readNamed(
   }
 }
 
-function at(tree: Tree, path: Path): unknown {
-  let value: unknown = tree;
-  for (const key of path) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined;
-    value = (value as Tree)[key];
-  }
-  return value;
-}
-
 /** Keys of earlier versions, with their replacement. */
 const REMOVED: Readonly<Record<string, string>> = {
   'rl.alpha': 'it is rl.timerpo.alpha now',
@@ -83,7 +74,7 @@ function unknownKey(key: string, parent: Path): string {
   const full = [...parent, key].join('.');
   if (Object.hasOwn(REMOVED, full)) return `unknown key ${full}; ${REMOVED[full]}`;
   const defaults = defaultRecipe();
-  const siblings = at(defaults, parent);
+  const siblings = valueAt(defaults, parent);
   const near = closest(key, isObject(siblings) ? Object.keys(siblings) : []);
   const elsewhere = leavesOf(defaults).find(([name]) => name.split('.').at(-1) === key)?.[0];
   const meant = near === undefined ? elsewhere : [...parent, near].join('.');
@@ -100,8 +91,8 @@ function check(tree: unknown, place: (path: Path) => string): Recipe {
       return issue.keys.map((key) => `${place([...path, key])}: ${unknownKey(key, path)}`);
     }
     const key = path.length === 0 ? 'the recipe' : path.join('.');
-    const given = isObject(tree) ? at(tree, path) : tree;
-    const got = given === undefined ? `${shown(at(defaultRecipe(), path))} (the default)` : shown(given);
+    const given = isObject(tree) ? valueAt(tree, path) : tree;
+    const got = given === undefined ? `${shown(valueAt(defaultRecipe(), path))} (the default)` : shown(given);
     return [`${place(path)}: ${key}: got ${got}, expected ${expected(issue)}`];
   });
   throw new ConfigError(messages.join('\n'), { cause: result.error });
@@ -272,15 +263,15 @@ export function changedRecipe(recipe: Recipe, overrides: readonly (string | Plac
 
 /** Returns the value of a dotted key; undefined for an unknown one. */
 export function settingOf(recipe: Recipe, key: string): unknown {
-  return at(recipe as unknown as Tree, key.split('.'));
+  return valueAt(recipe as unknown as Tree, key.split('.'));
 }
 
 /** @throws ConfigError unless it is a key of recipes, or a block of keys */
 export function checkKey(option: string, key: string): void {
   const path = key.split('.');
-  if (at(defaultRecipe() as unknown as Tree, path) !== undefined) return;
+  if (valueAt(defaultRecipe() as unknown as Tree, path) !== undefined) return;
   const known = path.findIndex(
-    (_, depth) => at(defaultRecipe() as unknown as Tree, path.slice(0, depth + 1)) === undefined,
+    (_, depth) => valueAt(defaultRecipe() as unknown as Tree, path.slice(0, depth + 1)) === undefined,
   );
   throw new ConfigError(`${option} ${brief(key)}: ${unknownKey(path[known]!, path.slice(0, known))}`);
 }

@@ -11,7 +11,6 @@ import {
   accountsOf,
   CONFIDENCE_FILE,
   type ConfidenceModel,
-  confidenceText,
   type Evidence,
   fitConfidence,
   isRight,
@@ -25,7 +24,7 @@ import {
 } from '../explain/confidence.ts';
 import { askAll } from '../explain/policy-answers.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { writeJson } from '../ground/files.ts';
 import { withProgress } from '../ground/progress.ts';
 import { Random } from '../ground/random.ts';
 import { say } from '../ground/terminal.ts';
@@ -329,9 +328,7 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
     };
     if (out === undefined) writeConfidence(directory, model);
     else {
-      copyPolicy(directory, out, (copy) =>
-        writeFileAtomic(join(copy, CONFIDENCE_FILE), confidenceText(model)),
-      );
+      copyPolicy(directory, out, (copy) => writeJson(join(copy, CONFIDENCE_FILE), model));
     }
     return { model, reliability, file: join(out ?? directory, CONFIDENCE_FILE) };
   } finally {

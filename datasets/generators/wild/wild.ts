@@ -13,6 +13,7 @@
 import { Random } from '../../../src/ground/random.ts';
 import {
   type AnomalyClass,
+  CLASS_OF_KIND,
   DEPARTURE_KINDS,
   type DepartureFacts,
   type DepartureKind,
@@ -90,17 +91,6 @@ interface Placed {
   readonly period: number;
 }
 
-const CLASS: Readonly<Record<Exclude<DepartureKind, 'spike' | 'dip'>, AnomalyClass>> = {
-  'level shift': 'trend',
-  'trend change': 'trend',
-  'variance change': 'contextual point',
-  'flat line': 'shapelet',
-  cutoff: 'shapelet',
-  'missing cycle': 'seasonal',
-  'changed shape': 'shapelet',
-  'frequency change': 'seasonal',
-};
-
 /** Cycles that anomalies may change: those that occur at least five times. */
 const cyclesOf = ({ periods, n }: Draft): number[] =>
   [...periods].filter((period) => period >= 4 && period <= P.longest * n);
@@ -152,7 +142,7 @@ function classOf(
   [least, , largest]: readonly [number, number, number],
   [low, high]: readonly [number, number],
 ): AnomalyClass {
-  if (kind !== 'spike' && kind !== 'dip') return CLASS[kind];
+  if (kind !== 'spike' && kind !== 'dip') return CLASS_OF_KIND[kind];
   return least < low || largest > high ? 'global point' : 'contextual point';
 }
 
