@@ -259,6 +259,9 @@ function entries(
   return { items, targets };
 }
 
+const moreInJson = (count: number): Html | null =>
+  count > 0 ? html`<p>${grouped(count)} more are in the JSON file.</p>` : null;
+
 /** Renders the intervals that only the policy marks and adds their plot targets; also returns all marked intervals. */
 function aloneBlock(
   report: AnomalyReport,
@@ -286,9 +289,7 @@ function aloneBlock(
 `;
   });
   const hidden = alone.length - items.length;
-  const block = html`<div class="alone"><h3 id="alone">Marked by the policy alone</h3><ol class="findings" aria-labelledby="alone">${items}</ol>${
-    hidden === 0 ? null : html`<p>${grouped(hidden)} more are in the JSON file.</p>`
-  }</div>`;
+  const block = html`<div class="alone"><h3 id="alone">Marked by the policy alone</h3><ol class="findings" aria-labelledby="alone">${items}</ol>${moreInJson(hidden)}</div>`;
   return { block, marked };
 }
 
@@ -507,7 +508,7 @@ function intervalsTable({ intervals }: Column): Html | null {
         interval.finding ? 'finding there' : 'no finding there',
       ]),
   });
-  return html`${table}${hasConfidence ? html`<p>Confidence: share of similar intervals that were correct on held-out series and on recordings with made anomalies.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+  return html`${table}${hasConfidence ? html`<p>Confidence: share of similar intervals that were correct on held-out series and on recordings with made anomalies.</p>` : null}${moreInJson(rest)}`;
 }
 
 /** Signals whose limit is a minimum; it is a maximum for the others. */
@@ -584,7 +585,7 @@ function rankingTable({ ranking, columns }: Policy): Html | null {
         ...[confidenceWords(one.confidence), BY_WORDS[one.by]],
       ]),
   });
-  return html`<h3 id="ranking">By confidence</h3>${table}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+  return html`<h3 id="ranking">By confidence</h3>${table}${moreInJson(rest)}`;
 }
 
 /** Renders the section of the policy; null if none was asked. @throws DataError for a picture that is no PNG data URI */

@@ -311,29 +311,20 @@ export function mcnemar(lost: number, won: number): number {
   return Math.min(1, 2 * sum);
 }
 
-/** Up to this many differences, all sign changes are enumerated. */
+/** Up to this many differences, all sign changes are enumerated; of more, PERMUTATIONS are drawn. */
 const EXACT = 16;
-
-interface PermutationOptions {
-  /** Seed of the random sign changes. Default 0. */
-  readonly seed?: number;
-  /** Number of random sign changes when there are too many to enumerate. Default 10 000. */
-  readonly permutations?: number;
-}
+const PERMUTATIONS = 10_000;
 
 /**
  * Paired permutation test of "the mean difference is 0": the share of random sign changes with a mean at least as far from 0.
  *
  * Formula: share of the sign changes whose |mean| ≥ the observed one: all 2ⁿ for up to 16 differences that are not 0, beyond that
- * `permutations` draws, (1 + those) / (1 + draws).
+ * 10 000 draws, (1 + those) / (1 + draws).
  * Range: (0, 1]. Edge cases: 1 where all differences are 0. Example: [1, 2, −.5, 3] → .25.
  * Source: Fisher 1935; `permutation_test(permutation_type='samples')` of SciPy.
  * @throws DataError for no difference, or one that is not finite
  */
-export function pairedPermutation(
-  differences: readonly number[],
-  { seed = 0, permutations = 10_000 }: PermutationOptions = {},
-): number {
+export function pairedPermutation(differences: readonly number[], seed = 0): number {
   if (differences.length === 0 || !differences.every(Number.isFinite)) {
     throw new DataError('paired permutation test: expected at least one difference, all of them finite');
   }
@@ -354,7 +345,7 @@ export function pairedPermutation(
   }
   const random = new Random(seed, 'paired permutation', n);
   let extreme = 0;
-  for (let draw = 0; draw < permutations; draw++) {
+  for (let draw = 0; draw < PERMUTATIONS; draw++) {
     let sum = 0;
     let bits = 0;
     for (let i = 0; i < n; i++) {
@@ -364,7 +355,7 @@ export function pairedPermutation(
     }
     if (Math.abs(sum) >= observed) extreme++;
   }
-  return (1 + extreme) / (1 + permutations);
+  return (1 + extreme) / (1 + PERMUTATIONS);
 }
 
 /** Marks the hypotheses that are rejected at a family-wise error of 5 % (Holm 1979). */
