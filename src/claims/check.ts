@@ -812,9 +812,12 @@ export class ClaimChecker {
     const whole = phrase.print(...contents);
     if (!whole.endsWith(stated)) return null;
     const contentsThere = truths.map((truth, k): Slot => {
-      const first = Array.isArray(truth) && phrase.slots[k]!.kind === 'int' ? truth[0] : truth;
+      // A number may have several true values, of which tests that found nothing give none.
+      const isNumber = phrase.slots[k]!.kind === 'int' || phrase.slots[k]!.kind === 'n';
+      const first = isNumber && Array.isArray(truth) ? (truth.find(Number.isFinite) ?? Number.NaN) : truth;
       return (first as Slot | undefined) ?? contents[k]!;
     });
+    if (contentsThere.some(Number.isNaN)) return null;
     return phrase.print(...contentsThere).slice(whole.length - stated.length);
   }
 

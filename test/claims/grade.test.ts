@@ -21,6 +21,15 @@ const [MEAN, MAXIMUM, PERIOD] = [
 ];
 const f1 = (think: string): number => grader.grade(think).f1!;
 
+test('a wrong number of which several are true is corrected, and one of which none is has no correction', () => {
+  const think =
+    'What the range test finds every 999 samples is the pattern. The tail of the values themselves reaches 99 from the mean.';
+  const [recurrence, tail] = grader.grade(think).claims;
+  expect([recurrence!.verdict.verdict, recurrence!.correction]).toEqual(['false', null]);
+  expect(tail!.verdict.verdict).toBe('false');
+  expect(tail!.correction).toMatch(/^the tail of the values themselves reaches \d\.\d+ from the mean$/i);
+});
+
 describe('a reasoning', () => {
   test.each([
     ['all three facts', `${MEAN} ${MAXIMUM} ${PERIOD}`, 3, 0, 1],
