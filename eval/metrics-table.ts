@@ -14,6 +14,11 @@ const WITHOUT_INTERVAL: ReadonlySet<string> = new Set(['success_rate']);
 const NOTE =
   'means over series with bootstrap 95 % intervals; a part of an answer that cannot be read counts as 0\n';
 
+/** First and last columns of tables. */
+const FORMAT: Column = ['format', 'format'];
+const READABLE: Column = ['success_rate', 'readable'];
+const REWARD: Column = ['reward', 'reward'];
+
 /** Tasks with fewer series than this share a row. */
 const FEW = 5;
 
@@ -92,8 +97,8 @@ export function metricsTable(metrics: Metrics, baselines: Readonly<Record<string
     ...indented(taskRows(byTask)),
     ...Object.entries(baselines).map(([name, set]): Row => [`classical: ${name}`, set]),
   ];
-  const classTable = classColumns === null ? '' : `\n${block(classes, classColumns)}`;
-  return `${block(rows, columns)}${classTable}${reasoningTable(overall)}${NOTE}`;
+  const classTable = classColumns === null ? '' : `\n${block(classes, [FORMAT, ...classColumns, REWARD])}`;
+  return `${block(rows, [FORMAT, READABLE, ...columns, REWARD])}${classTable}${reasoningTable(overall)}${NOTE}`;
 }
 
 /** Writes the rewards that were asked for beside the task's own, a line each; empty without one. */
@@ -114,5 +119,6 @@ export function temperatureTable(
       overall,
     ],
   );
-  return `${block(rows, taskKind(sets[0]![1].kind).evaluation.columns)}${NOTE}`;
+  const { columns } = taskKind(sets[0]![1].kind).evaluation;
+  return `${block(rows, [FORMAT, READABLE, ...columns, REWARD])}${NOTE}`;
 }

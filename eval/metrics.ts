@@ -14,7 +14,7 @@ import {
   setEstimates,
 } from '../src/measures/bootstrap.ts';
 import { passAtK } from '../src/measures/samples.ts';
-import type { MetricSet, MetricValues } from '../src/tasks/evaluation.ts';
+import { type MetricSet, type MetricValues, share } from '../src/tasks/evaluation.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import { consensusOf } from './consensus.ts';
 
@@ -341,16 +341,14 @@ export function pairedGain(
 function metricValues(record: EvalRecord, details = false): MetricValues {
   const { answer, gold, length, score, measures, judged } = record;
   const extension = judged?.score == null ? {} : { extension: judged.score };
-  const { values, detailValues } = taskKind(gold.kind).evaluation;
+  const { reads, values, detailValues } = taskKind(gold.kind).evaluation;
+  const isRead = reads(answer, gold);
   return {
-    format: answer.wellFormed ? 1 : 0,
+    format: share(answer.wellFormed),
+    unparsable: share(!isRead),
     ...values(answer, gold, length),
     ...(details
-      ? {
-          ...detailValues(answer, gold, length),
-          ...measures,
-          ...extension,
-        }
+      ? { success_rate: share(isRead), ...detailValues?.(answer, gold, length), ...measures, ...extension }
       : {}),
     ...reasoningValues(record.reasoning),
     reward: score.total,
@@ -366,8 +364,8 @@ function reasoningValues(reasoning: ReasoningCheck | undefined): MetricValues {
     ...(facts === undefined || recalled === undefined ? {} : { claim_recall: recalled / facts }),
     ...(f1 === undefined ? {} : { claim_f1: f1 }),
     ...(coverage === null ? {} : { claim_coverage: coverage }),
-    ...(agreement === null ? {} : { reasoning_agreement: agreement ? 1 : 0 }),
-    reasoning_consistency: contradictions === 0 ? 1 : 0,
+    ...(agreement === null ? {} : { reasoning_agreement: share(agreement) }),
+    reasoning_consistency: share(contradictions === 0),
   };
 }
 

@@ -47,7 +47,7 @@ function resultRows(kind: Gold['kind'], named: boolean, temperature: number | un
   const { rows } = taskKind(kind).evaluation;
   const reward = { ...rowOf(kind, 'reward'), label: 'Reward, greedy' };
   return [
-    rowOf(kind, 'format'),
+    ...['format', 'success_rate'].map((metric) => rowOf(kind, metric)),
     ...rows.map(({ metric, anomalous }) => (anomalous ? anomalousOnly(kind, metric) : rowOf(kind, metric))),
     ...Object.keys(REASONING_METRICS).map((metric) => rowOf(kind, metric)),
     named ? reward : { ...reward, note: `${reward.note} ${UNNAMED_REWARD}` },

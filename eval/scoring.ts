@@ -116,7 +116,13 @@ export function exampleScore(record: EvalRecord): ExampleScore {
 /** Writes the metrics of `overall` that tables leave out as lines for a terminal. */
 export function detailLines({ kind, overall, samples, calibration }: Scored): string[] {
   const { metrics, details, columns: tabled } = taskKind(kind).evaluation;
-  const shown = new Set(['unparsable', ...tabled.map(([metric]) => metric)]);
+  const shown = new Set([
+    'format',
+    'success_rate',
+    'unparsable',
+    'reward',
+    ...tabled.map(([metric]) => metric),
+  ]);
   const lines: (readonly [string, Estimate])[] = Object.entries({ ...metrics, ...details }).flatMap(
     ([name, { label }]) => (shown.has(name) || overall[name] === undefined ? [] : [[label, overall[name]]]),
   );

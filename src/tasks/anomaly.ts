@@ -344,10 +344,6 @@ const DETAILS: Metrics = {
 /** Minimum point F1 for an example to count as solved. */
 const SOLVED = 0.5;
 
-/** Returns true if everything graded could be read: intervals, and the class where the data name it. */
-const isReadable = (answer: ParsedAnswer, gold: AnomalyGold): boolean =>
-  answer.intervals !== null && (gold.class === null || answer.class !== null);
-
 const evaluation: Evaluation<AnomalyGold> = {
   metrics: METRICS,
   details: { ...DETAILS, ...REASONING_METRICS },
@@ -355,15 +351,11 @@ const evaluation: Evaluation<AnomalyGold> = {
   main: MAIN,
   summary: MAIN,
   columns: [
-    ['format', 'format'],
-    ['success_rate', 'readable'],
     ['class_accuracy', 'class'],
     ['point_f1', 'point F1'],
     ['affiliation_f1', 'affil. F1'],
-    ['reward', 'reward'],
   ],
   rows: [
-    { metric: 'success_rate' },
     { metric: 'class_accuracy' },
     { metric: 'point_f1' },
     { metric: 'point_f1', anomalous: true },
@@ -376,10 +368,10 @@ const evaluation: Evaluation<AnomalyGold> = {
     ...['range_f1', 'event_f1', 'vus_f1', 'pa_f1'].map((metric) => ({ metric })),
   ],
   classColumns: null,
+  reads: (answer, gold) => answer.intervals !== null && (gold.class === null || answer.class !== null),
   values(answer, gold, length) {
     const scores = localisationOf(answer.intervals, gold.intervals, length);
     return {
-      unparsable: share(!isReadable(answer, gold)),
       ...(gold.class === null ? {} : { class_accuracy: share(answer.class === gold.class) }),
       point_precision: scores.precision,
       point_recall: scores.recall,
@@ -393,7 +385,6 @@ const evaluation: Evaluation<AnomalyGold> = {
     const [range, event] = [rangeBased, eventBased].map((of) => of(answer.intervals, gold.intervals, length));
     const vus = intervalVus(answer.intervals, gold.intervals, length);
     return {
-      success_rate: share(isReadable(answer, gold)),
       range_precision: range!.precision,
       range_recall: range!.recall,
       range_f1: range!.f1,

@@ -51,19 +51,21 @@ export interface Evaluation<G extends Gold = Gold> {
   readonly main: readonly string[];
   /** Metrics of summaries between format and reward. */
   readonly summary: readonly string[];
-  /** Columns of tables in a terminal: metric and heading. */
+  /** Columns of tables in a terminal between success rate and reward: metric and heading. */
   readonly columns: readonly (readonly [metric: string, heading: string])[];
-  /** Rows of the results of a report between format and reward. `anomalous`: over series with an anomaly alone. */
+  /** Rows of the results of a report between success rate and reward. `anomalous`: over series with an anomaly alone. */
   readonly rows: readonly { readonly metric: string; readonly anomalous?: true }[];
   /**
-   * Columns of a class in a terminal, for kinds evaluated by class (balanced accuracy, macro F1; recall,
-   * precision and F1 of each class); null for others.
+   * Columns of a class in a terminal between format and reward, for kinds evaluated by class (balanced accuracy,
+   * macro F1; recall, precision and F1 of each class); null for others.
    */
   readonly classColumns: readonly (readonly [metric: string, heading: string])[] | null;
-  /** Values of a response's metrics, `unparsable` among them; format and reward are every kind's. */
+  /** Returns true if everything graded could be read. */
+  reads(answer: ParsedAnswer, gold: G): boolean;
+  /** Values of a response's metrics of this kind; format, `unparsable` and reward are every kind's. */
   values(answer: ParsedAnswer, gold: G, length: number): MetricValues;
-  /** Values of the further metrics. */
-  detailValues(answer: ParsedAnswer, gold: G, length: number): MetricValues;
+  /** Values of the further metrics; success rate is every kind's. Default: none. */
+  detailValues?(answer: ParsedAnswer, gold: G, length: number): MetricValues;
   /** Returns true if a response solves its example (for pass@k). */
   solves(answer: ParsedAnswer, gold: G, length: number): boolean;
   /** Returns true if anything is anomalous. */

@@ -17,7 +17,6 @@ import {
   REASONING_METRICS,
   reward,
   SUCCESS_RATE,
-  share,
   unreadable,
   withInterval,
 } from './evaluation.ts';
@@ -150,28 +149,23 @@ const evaluation: Evaluation<VariatesGold> = {
   main: ['variate_f1', 'variate_exact'],
   summary: Object.keys(OWN_METRICS),
   columns: [
-    ['format', 'format'],
-    ['success_rate', 'readable'],
     ['variate_precision', 'precision'],
     ['variate_recall', 'recall'],
     ['variate_f1', 'F1'],
     ['variate_exact', 'exact set'],
-    ['reward', 'reward'],
   ],
   classColumns: null,
-  rows: ['success_rate', ...Object.keys(OWN_METRICS)].map((metric) => ({ metric })),
+  rows: Object.keys(OWN_METRICS).map((metric) => ({ metric })),
+  reads: ({ variates: named = null }) => named !== null,
   values(answer, gold) {
-    const named = answer.variates ?? null;
-    const scores = variateMetrics(named, gold.variates);
+    const scores = variateMetrics(answer.variates ?? null, gold.variates);
     return {
-      unparsable: share(named === null),
       variate_precision: scores.precision,
       variate_recall: scores.recall,
       variate_f1: scores.f1,
       variate_exact: scores.exact,
     };
   },
-  detailValues: (answer) => ({ success_rate: share((answer.variates ?? null) !== null) }),
   solves: (answer, gold) => String(answer.variates ?? null) === String(gold.variates),
   anomalous: (gold) => gold.variates.length > 0,
   right: (answer, gold) =>
