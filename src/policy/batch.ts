@@ -98,3 +98,12 @@ export function collate(sequences: readonly Sequence[], pad: number): Batch {
     parents!.set(own ?? ids.map((_, t) => t - 1), b * length);
   return { tokens, batch, length, positions, lengths, images, parents };
 }
+
+/** Batch of which only the hidden state after the last token of each sequence is wanted. */
+export function promptBatch(
+  sequences: readonly Sequence[],
+  pad: number,
+): Batch & { readonly rows: Int32Array } {
+  const batch = collate(sequences, pad);
+  return { ...batch, rows: batch.lengths.map((length, b) => b * batch.length + length - 1) };
+}

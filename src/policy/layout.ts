@@ -6,6 +6,7 @@ import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError } from '../ground/errors.ts';
 import type { LayerAdapter, MergerAdapter } from './lora.ts';
 import { CHANNELS, type Dims } from './model-config.ts';
+import { elements } from './safetensors.ts';
 
 /** Data types of a policy's weights. */
 export type WeightDType = 'float32' | 'bfloat16';
@@ -41,8 +42,6 @@ export interface Layout {
   readonly size: number;
 }
 
-const product = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
-
 /** Lays parameters one after another. */
 export class LayoutBuilder {
   readonly parameters: Parameter[] = [];
@@ -53,7 +52,7 @@ export class LayoutBuilder {
     const offset = this.size;
     const placed = parts.map((part) => {
       const at = this.size;
-      this.size += product(part.shape);
+      this.size += elements(part.shape);
       return { ...part, offset: at };
     });
     const rows = parts.reduce((sum, part) => sum + part.shape[0]!, 0);

@@ -3,7 +3,7 @@
  * again. A decoding step knows which column it writes, or, with a static cache, the device alone does.
  */
 import type { Recording, Tensor } from '../engine/engine.ts';
-import { behindStem, collate, type EncodedPrompt } from './batch.ts';
+import { behindStem, collate, type EncodedPrompt, promptBatch } from './batch.ts';
 import { type DecoderInput, decode } from './decoder.ts';
 import { forward, paddingMask } from './forward.ts';
 import type { BatchState, KeptCaches, LayerCache, Prefix } from './kv-cache.ts';
@@ -98,9 +98,8 @@ function encodeBehind(
   prefix: Prefix,
 ) {
   const { engine, dims, dtype } = policy;
-  const batch = collate(prompts.map(behindStem), dims.special.pad);
-  const last = batch.lengths.map((length, b) => b * batch.length + length - 1);
-  const { hidden, cache: own } = forward(policy, { ...batch, rows: last, prefix });
+  const batch = promptBatch(prompts.map(behindStem), dims.special.pad);
+  const { hidden, cache: own } = forward(policy, { ...batch, prefix });
   const lengths = Int32Array.from(prompts, ({ ids }) => ids.length);
   const longest = lengths.reduce((a, b) => Math.max(a, b), 0);
   const joined = (stem: Tensor, rest: Tensor): Tensor => {
@@ -121,9 +120,8 @@ function encodeBehind(
 }
 
 function encodeTogether(policy: Policy, prompts: readonly EncodedPrompt[]) {
-  const batch = collate(prompts, policy.dims.special.pad);
-  const last = batch.lengths.map((length, b) => b * batch.length + length - 1);
-  const { hidden, cache } = forward(policy, { ...batch, rows: last });
+  const batch = promptBatch(prompts, policy.dims.special.pad);
+  const { hidden, cache } = forward(policy, batch);
   return { hidden, layers: cache.layers, lengths: batch.lengths };
 }
 

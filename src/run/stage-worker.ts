@@ -39,7 +39,7 @@ import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
 import { deviceOfRank, ProcessRanks } from '../train/process-group.ts';
 import { needsReference, rl } from '../train/rl.ts';
 import { sft, stageSteps } from '../train/sft.ts';
-import { PromptEncoder, type Task } from '../train/task.ts';
+import { PromptEncoder } from '../train/task.ts';
 import { bestOf, EvaluatorState, Validation } from '../train/validation.ts';
 import {
   failureOf,
@@ -171,14 +171,10 @@ const VALIDATION = 200;
 /** Examples encoded together. */
 const BATCH = 64;
 
-async function encode(
-  encoder: PromptEncoder,
-  task: Pick<Task, 'picture' | 'instruction' | 'turns'>,
-  examples: readonly Example[],
-): Promise<EncodedPrompt[]> {
-  const prompts: EncodedPrompt[] = [];
-  for (const example of examples) prompts.push(await encoder.encodeExample(task, example));
-  return prompts;
+/** Examples 0 to `count` − 1 in batches. */
+function* batches(count: number, at: (index: number) => Example): Generator<readonly Example[]> {
+  for (let first = 0; first < count; first += BATCH)
+    yield Array.from({ length: Math.min(BATCH, count - first) }, (_, i) => at(first + i));
 }
 
 /**
@@ -208,21 +204,14 @@ async function makePolicyReference(
   const trainingExamples = trainingTask(card, examples, stage);
   const training: Float32Array[] = [];
   const pictures = Math.min(TRAINING, trained);
-  for (let first = 0; first < pictures; first += BATCH) {
-    const batch = Array.from({ length: Math.min(BATCH, pictures - first) }, (_, i) =>
-      trainingExamples.example(first + i),
-    );
-    training.push(...pictureFeatures(policy, await encode(encoder, trainingExamples, batch)));
-  }
+  for (const batch of batches(pictures, (i) => trainingExamples.example(i)))
+    training.push(...pictureFeatures(policy, await encoder.encodeExamples(trainingExamples, batch)));
   const source = openExamples(address);
   const task = exampleTask(card, { facts: source.facts });
   const validation: Float32Array[] = [];
   const logProbabilities: number[] = [];
-  for (let first = 0; first < source.count; first += BATCH) {
-    const batch = Array.from({ length: Math.min(BATCH, source.count - first) }, (_, i) =>
-      source.at(first + i),
-    );
-    const prompts = await encode(encoder, task, batch);
+  for (const batch of batches(source.count, (i) => source.at(i))) {
+    const prompts = await encoder.encodeExamples(task, batch);
     validation.push(...pictureFeatures(policy, prompts));
     const answers = await generate(policy, prompts, {
       ...{ temperature: 0, maxTokens: recipe.eval.maxTokens, seed: recipe.seed },

@@ -7,6 +7,7 @@ import { headGradients, type TokenLoss } from './loss.ts';
 import { matricesOf } from './muon.ts';
 import { type OptimizerOptions, ShardedOptimizer, type ShardOptions, type StepReport } from './optimizer.ts';
 import { ParameterShards } from './parameter-shards.ts';
+import type { Validation } from './validation.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 /** Position at which a stage begins or resumes. */
@@ -18,6 +19,16 @@ export interface StageStart {
 }
 
 export const BEGINNING: StageStart = { step: 0, skippedInARow: 0 };
+
+/** What a training loop calls. */
+export interface StageHooks<Metrics> {
+  /** Called on rank 0 after every step. */
+  readonly onStep: (metrics: Metrics) => void;
+  /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
+  readonly save: (at: StageStart) => void;
+  /** Evaluation during training. */
+  readonly validation?: Validation | undefined;
+}
 
 /** @throws TimeseerError after `limit` updates in a row without a finite gradient, the last of them in step `step` */
 export function checkSkipped(stage: 'sft' | 'rl', skippedInARow: number, limit: number, step: number): void {

@@ -8,6 +8,7 @@
  */
 import type { Engine, LogProbOptions, Tensor } from '../engine/engine.ts';
 import type { Choice } from '../ground/choice.ts';
+import { quantile } from '../ground/numbers.ts';
 
 /** Computes the supervised loss −Σ log π(target) from log-probabilities [N]: []. */
 export function supervisedLoss(engine: Engine, logProb: Tensor): Tensor {
@@ -278,12 +279,7 @@ export type RatioLevel = keyof typeof RATIOS;
  * torch.quantile; −Infinity without entropies. Wang et al. 2025 ("Beyond the 80/20 rule", arXiv 2506.01939).
  */
 export function entropyThreshold(entropies: Float64Array, share: number): number {
-  if (entropies.length === 0) return -Infinity;
-  const sorted = entropies.toSorted();
-  const position = (1 - share) * (sorted.length - 1);
-  const below = Math.floor(position);
-  const [low, high] = [sorted[below]!, sorted[Math.min(below + 1, sorted.length - 1)]!];
-  return low + (position - below) * (high - low);
+  return entropies.length === 0 ? -Infinity : quantile(entropies.toSorted(), 1 - share);
 }
 
 /** Estimator of KL(π ‖ π_ref) from log-ratios log(π_ref/π). */

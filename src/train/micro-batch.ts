@@ -5,7 +5,7 @@
  */
 import type { Tensor } from '../engine/engine.ts';
 import { sum } from '../ground/numbers.ts';
-import { collate, type EncodedPrompt, joined } from '../policy/batch.ts';
+import { collate, type EncodedPrompt, joined, promptBatch } from '../policy/batch.ts';
 import { type ForwardInput, forward, type Network } from '../policy/forward.ts';
 import type { Sampled } from '../policy/generate.ts';
 import { runSegment, type Tape, taped } from '../policy/gradient-checkpointing.ts';
@@ -162,12 +162,6 @@ export function sequenceBatch(
     Array.from(responses[b]!, (_, t) => b * batch.length + prompt.ids.length - 1 + t),
   );
   return { input: { ...batch, rows: Int32Array.from(rows) }, targets: flat(responses) };
-}
-
-/** Prompts alone [P, T]: only the hidden state after the last token of each is wanted. */
-export function promptBatch(prompts: readonly EncodedPrompt[], pad: number): ForwardInput {
-  const batch = collate(prompts, pad);
-  return { ...batch, rows: batch.lengths.map((length, p) => p * batch.length + length - 1) };
 }
 
 /** Responses of P prompts that are already encoded, without their last tokens, in R rows of each prompt: [P·R, T]. */

@@ -36,6 +36,11 @@ export interface OptimizerOptions {
 /** Added to the root of the second moment. */
 const EPSILON = 1e-8;
 
+/** Weights of ZeRO 3 while gradients are computed: the own slices [H], or null where the master copy stands for them. */
+export interface OwnShares {
+  readonly own: Tensor | null;
+}
+
 export interface StepReport {
   /** Global gradient norm before clipping; not finite when the step was skipped. */
   readonly gradNorm: number;
@@ -283,13 +288,9 @@ export class ShardedOptimizer {
   /**
    * Sums gradients over ranks, divides by `count`, clips to the global norm and updates every shard. A
    * non-finite gradient skips the update on every rank. `released`, for ZeRO 3: the buffer of all
-   * parameters is not there, and the own slices [H] are updated instead; null where the master copy stands for them. Collective.
+   * parameters is not there, and the own slices are updated instead. Collective.
    */
-  step(
-    count: number,
-    learningRate: number,
-    released: { readonly own: Tensor | null } | null = null,
-  ): StepReport {
+  step(count: number, learningRate: number, released: OwnShares | null = null): StepReport {
     const { clip } = this.#options;
     this.gradients.finish();
     const { sharesMemory } = this.#workers;
@@ -342,7 +343,7 @@ export class ShardedOptimizer {
   }
 
   /** Own weights of a chunk in the precision in which they are updated: master copy, share of ZeRO 3, or parameters [n]. */
-  #exact({ start, length, at }: Chunk, released: { readonly own: Tensor | null } | null): Tensor {
+  #exact({ start, length, at }: Chunk, released: OwnShares | null): Tensor {
     const slices = this.#master ?? released?.own ?? null;
     return slices === null
       ? this.#engine.narrow(this.#parameters, 0, start, length)
@@ -353,7 +354,7 @@ export class ShardedOptimizer {
     { rows, columns, decay, chunks }: Batch,
     scale: number,
     learningRate: number,
-    released: { readonly own: Tensor | null } | null,
+    released: OwnShares | null,
   ): void {
     const engine = this.#engine;
     const size = rows * columns;
@@ -379,12 +380,7 @@ export class ShardedOptimizer {
     );
   }
 
-  #update(
-    chunk: Update,
-    scale: number,
-    learningRate: number,
-    released: { readonly own: Tensor | null } | null,
-  ): void {
+  #update(chunk: Update, scale: number, learningRate: number, released: OwnShares | null): void {
     const engine = this.#engine;
     const { betas } = this.#options;
     const { start, length, at, decay } = chunk;

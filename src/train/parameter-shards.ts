@@ -11,7 +11,7 @@ import { EngineError } from '../ground/errors.ts';
 import type { Residency } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type GradientExchange, slicesOf } from './gradient-exchange.ts';
-import type { ShardedOptimizer } from './optimizer.ts';
+import type { OwnShares, ShardedOptimizer } from './optimizer.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 /** Elements start … end of the flat buffer. */
@@ -34,9 +34,7 @@ interface Gathered {
 }
 
 /** State between `release` and `restore`: stands for the flat buffer. */
-interface Released {
-  /** Own slices [H], of float32 weights; null where the optimiser's master copy stands for them. */
-  readonly own: Tensor | null;
+interface Released extends OwnShares {
   /** Parameters of no layer, each flat. */
   readonly whole: ReadonlyMap<number, Tensor>;
   /** For two layers, each as long as the longest. */
@@ -91,7 +89,7 @@ export class ParameterShards implements Residency {
   }
 
   /** For the optimiser; null where all weights are there. */
-  get released(): { readonly own: Tensor | null } | null {
+  get released(): OwnShares | null {
     return this.#released;
   }
 

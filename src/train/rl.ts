@@ -73,7 +73,7 @@ import {
 } from './claim-credit.ts';
 import { type DistillationOptions, divergenceTo, type Teacher } from './distillation.ts';
 import { alarmsOf, checkAlarms, type GuardedStep, type GuardOptions } from './guards.ts';
-import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
+import { BEGINNING, checkSkipped, type Learner, type StageHooks, type StageStart } from './learner.ts';
 import {
   AGGREGATIONS,
   type Aggregation,
@@ -108,7 +108,6 @@ import {
   episodeRecords,
   type RolloutGroup,
   type RolloutOptions,
-  rollout,
   type SampledGroup,
   startRollout,
   stepsOf,
@@ -123,7 +122,6 @@ import {
   truthOf,
 } from './similarity.ts';
 import { PromptEncoder, type StatedClaims, type Task } from './task.ts';
-import type { Validation } from './validation.ts';
 
 export interface RlOptions
   extends LearningRateOptions,
@@ -175,15 +173,9 @@ export interface RlOptions
 export const needsReference = ({ kl, distillation }: Pick<RlOptions, 'kl' | 'distillation'>): boolean =>
   kl > 0 || (distillation.weight > 0 && distillation.teacher === 'initial');
 
-export interface RlHooks {
-  /** Called on rank 0 after every step. */
-  readonly onStep: (metrics: RlMetrics) => void;
+export interface RlHooks extends StageHooks<RlMetrics> {
   /** Called on every rank with the responses to its first prompt. */
   readonly onCompletions: (completions: readonly Completion[]) => void;
-  /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
-  readonly save: (at: StageStart) => void;
-  /** Evaluation during training. */
-  readonly validation?: Validation | undefined;
   /** Inference server that samples the rollouts; absent: this process does. */
   readonly remote?: RemoteSampler | undefined;
 }
@@ -301,7 +293,7 @@ export async function rl(
     const [from, to] = workers.shard(options.prompts);
     const indices = Array.from({ length: to - from }, (_, i) => step * options.prompts + from + i);
     const examples = indices.map((index) => task.example(index));
-    const prompts = await promptsOf(examples);
+    const prompts = await encoder.encodeExamples(task, examples);
     meter.lap('data');
     if (step === start.step && engine.info.device !== 'cpu')
       rehearse(prompts, await teacherPromptsOf(examples));
@@ -328,16 +320,10 @@ export async function rl(
       if (places.length === 0) break;
       const newIndices = places.map((i) => replacement(options, step, round, from + i));
       const newExamples = newIndices.map((index) => task.example(index));
-      const newPrompts = await promptsOf(newExamples);
-      const newGroups = await rollout(
-        policy,
-        newExamples,
-        newPrompts,
-        newIndices,
-        task.score,
-        rolloutOptions,
-        task.episodes,
-      ).catch(nullIfStopped);
+      const newPrompts = await encoder.encodeExamples(task, newExamples);
+      const newGroups = await startRollout(policy, newExamples, newPrompts, newIndices, task, rolloutOptions)
+        .then(({ scored }) => scored())
+        .catch(nullIfStopped);
       if (newGroups === null) break; // the stage ends behind this step
       meter.resampled(places.length);
       places.forEach((i, k) => {
@@ -544,15 +530,6 @@ export async function rl(
         choices === null ? logProb : logProbOfAny(engine, vocabulary(), choices.slice(first, last)); // [k]
       return engine.mul(engine.sum(engine.mul(right, ofTokens)), -1); // []
     };
-  }
-
-  /** Encodes the prompt of each example: [P]. */
-  async function promptsOf(examples: readonly Example[]): Promise<EncodedPrompt[]> {
-    const out = [];
-    for (const example of examples) {
-      out.push(await encoder.encodeExample(task, example));
-    }
-    return out;
   }
 
   /** Computes the similarity of responses to the expert traces; null for estimators that do not read traces. */

@@ -151,20 +151,6 @@ export async function startRollout(
   return { groups, scored };
 }
 
-/** Samples G responses to each prompt, or G episodes from it, and waits for their scores. */
-export async function rollout(
-  policy: Policy,
-  examples: readonly Example[],
-  prompts: readonly EncodedPrompt[],
-  indices: readonly number[],
-  score: Task['score'],
-  options: RolloutOptions,
-  episodes?: Task['episodes'],
-): Promise<RolloutGroup[]> {
-  const task = episodes === undefined ? { score } : { score, episodes };
-  return (await startRollout(policy, examples, prompts, indices, task, options)).scored();
-}
-
 /**
  * Plays G episodes from each prompt, all of them turn by turn in one batch. A turn is keyed by its number, the index of the example and that
  * of the episode. Prompts beyond the context end their episode without an answer. A history that is a picture is encoded anew each turn.

@@ -11,13 +11,12 @@
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
-import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
+import { BEGINNING, checkSkipped, type Learner, type StageHooks, type StageStart } from './learner.ts';
 import { supervisedLoss } from './loss.ts';
 import type { SftMetrics } from './metrics.ts';
 import { microBatches, PaddingMeter, sequenceBatch } from './micro-batch.ts';
 import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
 import { PromptEncoder, type Task } from './task.ts';
-import type { Validation } from './validation.ts';
 
 export interface SftOptions extends LearningRateOptions {
   /** Training examples, each seen once. */
@@ -28,15 +27,6 @@ export interface SftOptions extends LearningRateOptions {
   readonly checkpointEvery: number;
   /** Tokens per micro-batch, padding included. Default: `MICRO_BATCH_TOKENS`. */
   readonly tokens?: number;
-}
-
-interface SftHooks {
-  /** Called on rank 0 after every step. */
-  readonly onStep: (metrics: SftMetrics) => void;
-  /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
-  readonly save: (at: StageStart) => void;
-  /** Evaluation during training. */
-  readonly validation?: Validation | undefined;
 }
 
 /** Number of consecutive updates without a finite gradient that stops the run. */
@@ -60,7 +50,7 @@ export async function sft(
   learner: Learner,
   task: Task,
   options: SftOptions,
-  hooks: SftHooks,
+  hooks: StageHooks<SftMetrics>,
   start: StageStart = BEGINNING,
 ): Promise<number> {
   const { policy, workers } = learner;

@@ -16,12 +16,12 @@
 import type { Engine } from '../engine/engine.ts';
 import { mean } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
-import { collate, type EncodedPrompt, responseSequence } from '../policy/batch.ts';
+import { collate, type EncodedPrompt, promptBatch, responseSequence } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
 import type { Sampled } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
 import { TextStreamer, type Tokenizer } from '../policy/tokenizer.ts';
-import { microBatches, promptBatch } from './micro-batch.ts';
+import { microBatches } from './micro-batch.ts';
 import type { SampledGroup } from './rollout.ts';
 import type { StatedClaims, Task } from './task.ts';
 import { type HiddenStates, type TransportOptions, transport } from './transport.ts';

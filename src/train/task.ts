@@ -111,6 +111,16 @@ export interface Shot {
 
 const CACHE_LIMIT = 256;
 
+/** Returns the text under a key, made when it is first asked for. */
+function kept(cache: Map<string, string>, key: string, make: () => string): string {
+  const known = cache.get(key);
+  if (known !== undefined) return known;
+  const text = make();
+  if (cache.size >= CACHE_LIMIT) cache.clear();
+  cache.set(key, text);
+  return text;
+}
+
 const userTurn = (hasPicture: boolean, instruction: string): Message => ({
   role: 'user',
   content: [...(hasPicture ? [{ type: 'image' } as const] : []), { type: 'text', text: instruction }],
@@ -148,12 +158,7 @@ export class PromptEncoder {
     }
     // An instruction without a picture holds the numbers of one series and does not recur.
     if (picture === null) return this.#policy.encodePrompt(chat.render([userTurn(false, instruction)]), []);
-    let text = this.#texts.get(instruction);
-    if (text === undefined) {
-      text = chat.render([userTurn(true, instruction)]);
-      if (this.#texts.size >= CACHE_LIMIT) this.#texts.clear();
-      this.#texts.set(instruction, text);
-    }
+    const text = kept(this.#texts, instruction, () => chat.render([userTurn(true, instruction)]));
     return this.#policy.encodePrompt(text, [picture]);
   }
 
@@ -173,6 +178,16 @@ export class PromptEncoder {
     return this.encode(picture, instruction, shots);
   }
 
+  /** Encodes the prompts of examples, in order. */
+  async encodeExamples(
+    task: Pick<Task, 'picture' | 'instruction' | 'turns'>,
+    examples: readonly Example[],
+  ): Promise<EncodedPrompt[]> {
+    const prompts: EncodedPrompt[] = [];
+    for (const example of examples) prompts.push(await this.encodeExample(task, example));
+    return prompts;
+  }
+
   /**
    * Encodes a further user turn behind a prompt and the tokens of its response, as they were sampled.
    * @throws CheckpointError for a chat template that rewrites earlier turns; DataError beyond the context
@@ -183,12 +198,7 @@ export class PromptEncoder {
     { picture, instruction }: Pick<Turns, 'picture' | 'instruction'>,
   ): EncodedPrompt {
     const key = `${picture === null ? '' : 'picture '}${instruction}`;
-    let tail = this.#tails.get(key);
-    if (tail === undefined) {
-      tail = this.#tailOf(userTurn(picture !== null, instruction));
-      if (this.#tails.size >= CACHE_LIMIT) this.#tails.clear();
-      this.#tails.set(key, tail);
-    }
+    const tail = kept(this.#tails, key, () => this.#tailOf(userTurn(picture !== null, instruction)));
     return this.#policy.continuePrompt(previous, response, tail, picture === null ? [] : [picture]);
   }
 

@@ -9,9 +9,9 @@ import { Policy } from '../../src/policy/policy.ts';
 import { trainingTask } from '../../src/run/policy-task.ts';
 import { readCard, writeCard } from '../../src/tasks/card.ts';
 import type { RlOptions } from '../../src/train/rl.ts';
-import { rollout } from '../../src/train/rollout.ts';
 import { TRACE_TOKENS } from '../../src/train/similarity.ts';
 import { PromptEncoder, type Task } from '../../src/train/task.ts';
+import { rollout } from '../helpers/rollout.ts';
 import { resized, SIZES } from './large-policy.ts';
 import { quickstart, writeExamples } from './workload.ts';
 

@@ -19,9 +19,10 @@ import type { Learner } from '../../src/train/learner.ts';
 import type { Completion, RlMetrics } from '../../src/train/metrics.ts';
 import { responseLogProbs } from '../../src/train/micro-batch.ts';
 import { type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
-import { episodeRecords, type RolloutGroup, rollout, stepsOf } from '../../src/train/rollout.ts';
+import { episodeRecords, type RolloutGroup, stepsOf } from '../../src/train/rollout.ts';
 import { PromptEncoder, type Task } from '../../src/train/task.ts';
 import { DEVICE, REPEATS } from '../helpers/device.ts';
+import { rollout } from '../helpers/rollout.ts';
 import { ORIGIN, teach, tinyDims, tinyLearner } from '../helpers/tiny-policy.ts';
 
 const LENGTH = 2000;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Random } from '../../src/ground/random.ts';
-import { type EncodedPrompt, joined } from '../../src/policy/batch.ts';
+import { type EncodedPrompt, joined, promptBatch } from '../../src/policy/batch.ts';
 import { Tape } from '../../src/policy/gradient-checkpointing.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
@@ -12,7 +12,6 @@ import {
   microBatches,
   owners,
   PaddingMeter,
-  promptBatch,
   responseBatch,
   responseLogProbs,
   responseStates,

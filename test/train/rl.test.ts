@@ -17,7 +17,6 @@ import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/che
 import { Learner } from '../../src/train/learner.ts';
 import type { Completion, RlMetrics } from '../../src/train/metrics.ts';
 import { cautions, type RlHooks, type RlOptions, replacement, rl } from '../../src/train/rl.ts';
-import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
@@ -29,6 +28,7 @@ import {
   identical,
   relativeDistance,
 } from '../helpers/full-sequence.ts';
+import { rollout } from '../helpers/rollout.ts';
 import {
   chance,
   mixedScore,

@@ -2,10 +2,11 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { responseLogProbs } from '../../src/train/micro-batch.ts';
-import { type RolloutGroup, rollout } from '../../src/train/rollout.ts';
+import type { RolloutGroup } from '../../src/train/rollout.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { DEVICE } from '../helpers/device.ts';
 import { fullStates, relativeDistance } from '../helpers/full-sequence.ts';
+import { rollout } from '../helpers/rollout.ts';
 import { chance, mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ device: DEVICE, threads: 1 });

@@ -5,7 +5,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { collate, responseSequence } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
-import { type RolloutGroup, rollout } from '../../src/train/rollout.ts';
+import type { RolloutGroup } from '../../src/train/rollout.ts';
 import {
   anchorsOf,
   pooledCosine,
@@ -18,6 +18,7 @@ import { PromptEncoder } from '../../src/train/task.ts';
 import { type HiddenStates, TIMERPO_TRANSPORT, transport } from '../../src/train/transport.ts';
 import { DEVICE } from '../helpers/device.ts';
 import { fullStates } from '../helpers/full-sequence.ts';
+import { rollout } from '../helpers/rollout.ts';
 import { TRACES, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ device: DEVICE, threads: 1 });
