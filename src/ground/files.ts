@@ -23,7 +23,7 @@ import {
 } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
-import { DataError, isKnown, reasonOf, TimeseerError } from './errors.ts';
+import { ConfigError, DataError, isKnown, reasonOf, TimeseerError } from './errors.ts';
 import { cacheRoot } from './paths.ts';
 
 /** A file could not be written: full disk, missing permission. The target is unchanged. */
@@ -347,6 +347,14 @@ export function appendText(path: string, text: string | Uint8Array): void {
   } catch (error) {
     throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? gone(path) : notWritten(path, error);
   }
+}
+
+/** Refuses to overwrite. @throws ConfigError for an --out that is a file, or a directory with files */
+export function checkNewDirectory(out: string): void {
+  if (!existsSync(out)) return;
+  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
+  if (readdirSync(out).length > 0)
+    throw new ConfigError(`--out ${out}: holds files already; choose a new directory`);
 }
 
 /** Resolves the directory to write: a link to one stays, and its target is replaced. */

@@ -2,10 +2,10 @@
  * ONNX export in the layout of transformers.js: `config.json`, tokenizer files, and three graphs in `onnx/`,
  * written from the architecture, not traced. Weights are read tensor by tensor.
  */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
-import { jsonText, writeFileAtomic, writeJson } from '../ground/files.ts';
+import { checkNewDirectory, jsonText, writeFileAtomic, writeJson } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
 import { IMAGE_PROCESSOR, ImageProcessor } from '../policy/image-processor.ts';
 import type { Json } from '../policy/json-file.ts';
@@ -214,18 +214,6 @@ function textFiles(parts: PolicyParts, dims: Dims): Record<string, string> {
   return files;
 }
 
-/** @throws ConfigError for a place that holds something else */
-function checkTarget(out: string, from: string): void {
-  if (resolve(out) === resolve(from)) {
-    throw new ConfigError(`--out ${out}: is the policy that is read; choose another directory`);
-  }
-  if (!existsSync(out)) return;
-  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
-  if (readdirSync(out).length > 0) {
-    throw new ConfigError(`--out ${out}: holds files already; choose a new directory`);
-  }
-}
-
 /** Files written by an export. */
 export interface Exported {
   /** Files in `onnx/`, with their bytes. */
@@ -237,7 +225,9 @@ export interface Exported {
  * @throws CheckpointError for a damaged or foreign directory; ConfigError for a wrong target; WriteError
  */
 export function exportOnnx(from: string, out: string, options: ExportOptions): Exported {
-  checkTarget(out, from);
+  if (resolve(out) === resolve(from))
+    throw new ConfigError(`--out ${out}: is the policy that is read; choose another directory`);
+  checkNewDirectory(out);
   checkFiles(from);
   const parts = readParts(from);
   const dims = parseDims(parts.config, join(from, 'config.json'));

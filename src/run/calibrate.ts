@@ -1,5 +1,4 @@
 /** Calibration: fits the confidence in the intervals of a policy and of the detector to held-out series and recordings. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { recordedExample } from '../../datasets/generators/wild/recorded.ts';
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
@@ -24,7 +23,7 @@ import {
 } from '../explain/confidence.ts';
 import { askAll } from '../explain/policy-answers.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
-import { writeJson } from '../ground/files.ts';
+import { checkNewDirectory, writeJson } from '../ground/files.ts';
 import { withProgress } from '../ground/progress.ts';
 import { Random } from '../ground/random.ts';
 import { say } from '../ground/terminal.ts';
@@ -222,8 +221,7 @@ function checkCopy(out: string, from: string, { data = [], recordings = [] }: Ca
   if (data.length + recordings.length === 0)
     throw new ConfigError('--out: a copy is fitted to recordings; name them with --data');
   checkPlace(out, from);
-  if (existsSync(out) && (!statSync(out).isDirectory() || readdirSync(out).length > 0))
-    throw new ConfigError(`--out ${out}: holds other files; choose a new directory`);
+  checkNewDirectory(out);
 }
 
 /**

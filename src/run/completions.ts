@@ -2,7 +2,7 @@
  * `rl/completions.html`: the responses of a reinforcement stage as a page that grows with it, from completions.jsonl and
  * metrics.jsonl. It is bounded: the last steps and an even sample of those before, in so many bytes.
  */
-import { openExamples, reinforcementExamples } from '../../datasets/source.ts';
+import { openExamples } from '../../datasets/source.ts';
 import { seenPicture } from '../../eval/report-examples.ts';
 import type { RunDirectory } from '../../eval/run-directory.ts';
 import { TimeseerError } from '../ground/errors.ts';
@@ -13,7 +13,7 @@ import { CARD_FILE } from '../tasks/card.ts';
 import { type Completion, readLog } from '../train/metrics.ts';
 import type { Task } from '../train/task.ts';
 import { type CompletionGroup, completionsPage, type ShownExample, stepBody } from './completions-page.ts';
-import { type ExampleTask, exampleTask, trainingCard, trainingTask } from './policy-task.ts';
+import { type ExampleTask, exampleTask, stageExamples, trainingCard, trainingTask } from './policy-task.ts';
 
 /** Number of last steps shown. */
 const LATEST = 20;
@@ -41,7 +41,7 @@ function exampleTaskOf(
   const base = run.lastPolicyWith(CARD_FILE);
   if (base === undefined) return 'the run has no policy left, which would state its figure';
   try {
-    const address = reinforcementExamples(recipe.data, recipe.seed);
+    const address = stageExamples('rl', recipe);
     const { facts } = openExamples(address);
     const card = trainingCard(base, recipe, facts);
     const { example, picture } = trainingTask(card, address, 'rl');

@@ -17,6 +17,8 @@ import {
   type ExampleSource,
   isGenerator,
   openExamples,
+  reinforcementExamples,
+  trainingExamples,
 } from '../../datasets/source.ts';
 import type { EvalTask } from '../../eval/harness.ts';
 import type { Extension } from '../../rewards/judge.ts';
@@ -582,6 +584,16 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     },
   };
 }
+
+/** Returns the address of the examples of a stage. */
+export const stageExamples = (
+  stage: 'sft' | 'rl',
+  { data, seed }: Pick<Recipe, 'data' | 'seed'>,
+): ExampleAddress => (stage === 'sft' ? trainingExamples : reinforcementExamples)(data, seed);
+
+/** Returns facts about the data that a recipe trains on. */
+export const trainingFacts = (recipe: Pick<Recipe, 'data' | 'seed'>): DataFacts =>
+  openExamples(stageExamples('sft', recipe)).facts;
 
 /** Adds the example to an error that does not name its place. */
 function failureOf(error: unknown, { id }: Example, file: string): unknown {

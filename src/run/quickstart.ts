@@ -13,6 +13,7 @@ import { say } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
+import { stageSteps } from '../train/sft.ts';
 import { answerExamples } from './eval-stage.ts';
 import { judgedExtensions, judgedText, judgeRecords, recipeJudge } from './judging.ts';
 import { answersKind, evaluationCard, exampleTask, withExtension } from './policy-task.ts';
@@ -163,24 +164,17 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
   const isAsked = (): boolean =>
     !existsSync(run.initial) || answersKind(readCard(run.initial), openExamples(run.heldOutExamples).facts);
   const parts: Part[] = [{ ...initial, done: () => !isAsked() || initial.done() }];
-  if (recipe.sft.samples > 0) {
+  const trained = (['sft', 'rl'] as const).filter((name) => stageSteps(recipe, name) > 0);
+  for (const name of trained) {
     parts.push({
-      done: () => run.stageFinished('sft'),
-      work: () => runTrainingStage(run, 'sft', stage),
+      done: () => run.stageFinished(name),
+      work: () => runTrainingStage(run, name, stage),
       trains: true,
     });
-    parts.push(answers('sft', run.policy('sft')));
+    parts.push(answers(name, run.policy(name)));
   }
-  if (recipe.rl.steps > 0) {
-    parts.push({
-      done: () => run.stageFinished('rl'),
-      work: () => runTrainingStage(run, 'rl', stage),
-      trains: true,
-    });
-    parts.push(answers('rl', run.policy('rl')));
-  }
-  const last = recipe.rl.steps > 0 ? 'rl' : recipe.sft.samples > 0 ? 'sft' : null;
-  if (last !== null && hasTransfer(recipe)) parts.push(transfer(last));
+  const last = trained.at(-1);
+  if (last !== undefined && hasTransfer(recipe)) parts.push(transfer(last));
   parts.push(classical);
 
   if (parts.every(({ done }) => done())) return false;

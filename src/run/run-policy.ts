@@ -1,14 +1,13 @@
 /** Policies of runs: the one that training starts from (made or copied), one merged with an adapter, and one exported for other runtimes. */
-import { constants, cpSync, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { constants, cpSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, relative, resolve } from 'node:path';
-import { openExamples, trainingExamples } from '../../datasets/source.ts';
 import { computingEngine, openEngine, prepareEngine } from '../answer/local.ts';
 import { findPolicy } from '../answer/reference.ts';
 import type { Engine } from '../engine/engine.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
 import { CONFIDENCE_FILE } from '../explain/confidence.ts';
 import { ConfigError } from '../ground/errors.ts';
-import { readUtf8 } from '../ground/files.ts';
+import { checkNewDirectory, readUtf8 } from '../ground/files.ts';
 import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../ground/manifest.ts';
 import { packageVersion } from '../ground/paths.ts';
 import { say } from '../ground/terminal.ts';
@@ -22,8 +21,9 @@ import { trainBpe } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { CARD_FILE, cardDirectory, hasCard, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
 import { REFERENCE_FILE } from '../tasks/reference.ts';
+import { writeTrained } from '../train/checkpoint.ts';
 import { addTokens } from './added-tokens.ts';
-import { nanoCard, type TrainingTask, trainingTask } from './policy-task.ts';
+import { nanoCard, stageExamples, type TrainingTask, trainingFacts, trainingTask } from './policy-task.ts';
 import type { Run } from './run.ts';
 
 function isInside(path: string, directory: string): boolean {
@@ -82,7 +82,7 @@ const TOKENIZER_CORPUS = 300;
 
 /** Trains the nano tokenizer of a recipe. @throws DataError for training examples without a trace */
 export const nanoTokenizer = (recipe: Recipe, card: PolicyCard): Record<string, unknown> =>
-  taskTokenizer(trainingTask(card, trainingExamples(recipe.data, recipe.seed)));
+  taskTokenizer(trainingTask(card, stageExamples('sft', recipe)));
 
 /** Trains a small tokenizer on the instructions and traces of a task. @throws DataError for examples without a trace */
 export function taskTokenizer(task: TrainingTask): Record<string, unknown> {
@@ -103,21 +103,18 @@ export function prepareInitial(run: Run): void {
     // A stage that trains the embedding teaches the names; a large policy knows words.
     const learns = sft.samples > 0 && policy.tune !== 'adapter' && readCard(from).style === 'nano';
     copyPolicy(from, run.initial, (copy) => {
-      if (learns) addTokens(copy, openExamples(run.trainingExamples).facts.classes);
+      if (learns) addTokens(copy, trainingFacts(run.recipe).classes);
     });
     return;
   }
-  const card = nanoCard(run.recipe, openExamples(run.trainingExamples).facts);
+  const card = nanoCard(run.recipe, trainingFacts(run.recipe));
   const engine = openEngine();
   const created = Policy.create(engine, {
     tokenizer: nanoTokenizer(run.recipe, card),
     seed,
     dims: builtInDims(policy.init),
   });
-  writeManifestedDirectory(run.initial, (temporary) => {
-    created.write(temporary);
-    writeCard(temporary, card);
-  });
+  writeManifestedDirectory(run.initial, (temporary) => writeTrained(temporary, created, card));
   created.dispose();
 }
 
@@ -131,17 +128,6 @@ export interface MergeRequest {
   readonly dtype: 'auto' | 'float32' | 'bfloat16';
 }
 
-/** Refuses to overwrite: a merge cannot be undone. @throws ConfigError */
-function checkMergeTarget(out: string, sources: readonly string[]): void {
-  const same = sources.find((source) => resolve(source) === resolve(out));
-  if (same !== undefined) throw new ConfigError(`--out ${out}: is also the input; choose another directory`);
-  if (!existsSync(out)) return;
-  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
-  if (readdirSync(out).length > 0) {
-    throw new ConfigError(`--out ${out}: holds files already; choose a new directory`);
-  }
-}
-
 /**
  * Writes a checkpoint with a low-rank adapter added to its weights.
  * @throws ConfigError for a wrong target; CheckpointError when base and adapter do not belong together
@@ -152,7 +138,9 @@ export async function mergePolicy({ policy: path, adapter, out, dtype }: MergeRe
   readonly options: Adapter['options'];
 }> {
   const base = findPolicy(path);
-  checkMergeTarget(out, [base, adapter]);
+  if ([base, adapter].some((source) => resolve(source) === resolve(out)))
+    throw new ConfigError(`--out ${out}: is also the input; choose another directory`);
+  checkNewDirectory(out);
   await prepareEngine();
   const engine = openEngine('cpu', 0);
   const stated = statedDType(readJson(join(base, 'config.json')) as Json);

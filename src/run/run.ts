@@ -13,8 +13,6 @@ import {
   hasSplits,
   heldOutExamples,
   openExamples,
-  reinforcementExamples,
-  trainingExamples,
   validationExamples,
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
@@ -55,7 +53,7 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
-import { augmentationOf, nanoCard, trainingCard } from './policy-task.ts';
+import { augmentationOf, nanoCard, stageExamples, trainingCard, trainingFacts } from './policy-task.ts';
 import { promptReader } from './prompt-length.ts';
 import { checkRewardNames, checkRewards } from './rewards.ts';
 import {
@@ -316,7 +314,7 @@ export class Run extends RunDirectory {
     if (typeof advantage !== 'string') await (await openAdvantage(moduleAddress(advantage.use, '.'))).close();
     if (recipe.inspect.turns > 0) await checkTools(recipe.inspect.tools, say);
     if (recipe.reward === null) return;
-    await checkRewards(recipe, openExamples(trainingExamples(recipe.data, recipe.seed)).facts.kind);
+    await checkRewards(recipe, trainingFacts(recipe).kind);
   }
 
   /** The policy before training. */
@@ -331,14 +329,6 @@ export class Run extends RunDirectory {
   /** Adapter directory of a LoRA stage; the stage's policy has the adapter merged. */
   adapter(stage: TrainingStage): string {
     return this.file(stage, 'adapter');
-  }
-
-  get trainingExamples(): ExampleAddress {
-    return trainingExamples(this.recipe.data, this.recipe.seed);
-  }
-
-  get reinforcementExamples(): ExampleAddress {
-    return reinforcementExamples(this.recipe.data, this.recipe.seed);
   }
 
   get heldOutExamples(): ExampleAddress {
@@ -498,7 +488,7 @@ function factsAndCard(
   recipe: Recipe,
   from: string | null,
 ): { readonly facts: DataFacts; readonly card: PolicyCard } {
-  const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
+  const facts = trainingFacts(recipe);
   return { facts, card: from === null ? nanoCard(recipe, facts) : trainingCard(from, recipe, facts) };
 }
 
@@ -529,7 +519,7 @@ function checkExamples(recipe: Recipe, from: string | null, splits: readonly Spl
   if (splits.includes('test')) openExamples(heldOutExamples(data, seed, evaluation.series));
   const { facts, card } = factsAndCard(recipe, from);
   checkRewardNames(recipe, facts.kind);
-  if (recipe.sft.samples > 0) augmentationOf(recipe.sft.augment, facts, trainingExamples(data, seed));
+  if (recipe.sft.samples > 0) augmentationOf(recipe.sft.augment, facts, stageExamples('sft', recipe));
   const all = evaluated && !splits.includes('validation') ? [...splits, 'validation' as const] : splits;
   checkData({ name: data.name, facts, splits: all, card, reader: () => promptReader(from, recipe, card) });
 }

@@ -3,7 +3,6 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { openExamples, reinforcementExamples, trainingExamples } from '../../datasets/source.ts';
 import { computingEngine, torchProblem } from '../answer/local.ts';
 import { LARGEST_HEAP } from '../engine/tfjs/backend.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
@@ -22,7 +21,7 @@ import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PlannedPolicy, TrainingStage } from '../train/dry-run.ts';
 import { bytesText, planLine, planStage, remedyLine, type StagePlan } from '../train/memory-plan.ts';
-import { nanoCard, trainingCard, trainingTask } from './policy-task.ts';
+import { nanoCard, stageExamples, trainingCard, trainingFacts, trainingTask } from './policy-task.ts';
 
 /** Number of examples that a plan's tokenizer is trained on: fewer than a run's, a difference of a few tokens per trace. */
 const CORPUS = 64;
@@ -75,7 +74,7 @@ export const hasTokenizer = (directory: string): boolean =>
 
 /** Parts of a new small policy, with a tokenizer trained on the first examples. */
 function newParts(recipe: Recipe, card: PolicyCard, device: string, vocabulary?: number): PolicyParts {
-  const task = trainingTask(card, trainingExamples(recipe.data, recipe.seed));
+  const task = trainingTask(card, stageExamples('sft', recipe));
   const texts = Array.from({ length: CORPUS }, (_, i) => task.example(i)).flatMap((example) => [
     task.instruction(example),
     task.trace(example),
@@ -108,7 +107,7 @@ function planned(
   recipe: Recipe,
   device: string,
 ): { readonly subject: PlannedPolicy; readonly card: PolicyCard } {
-  const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
+  const facts = trainingFacts(recipe);
   const { dtype } = recipe.policy;
   const kind = kindOf(device);
   checkDType(recipe, device);
@@ -140,11 +139,8 @@ export async function planTrainingStage(
     throw new EngineError(`a plan is measured on libtorch, also that of the tfjs engine: ${problem}`);
   }
   const { subject, card } = planned(directory, recipe, device);
-  const address =
-    stage === 'sft'
-      ? trainingExamples(recipe.data, recipe.seed)
-      : reinforcementExamples(recipe.data, recipe.seed);
-  return planStage({ subject, stage, recipe, task: trainingTask(card, address, stage), memory, processes });
+  const task = trainingTask(card, stageExamples(stage, recipe), stage);
+  return planStage({ subject, stage, recipe, task, memory, processes });
 }
 
 /** Largest policy that is not planned on a CPU, parameters: planning takes longer than a step, and it fits. */

@@ -23,7 +23,7 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import { generate, type Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
-import { type Adapter, createAdapter, loadAdapter, mergeAdapter, writeAdapter } from '../policy/lora.ts';
+import { type Adapter, createAdapter, loadAdapter, mergeAdapter } from '../policy/lora.ts';
 import { type Dims, isBuiltIn, parseDims } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
 import { pictureFeatures } from '../policy/vision.ts';
@@ -32,7 +32,7 @@ import { cardDirectory, type PolicyCard, writeCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { MOST_DIMENSIONS, makeReference, type PolicyReference, writeReference } from '../tasks/reference.ts';
 import { type AdvantageName, openAdvantage } from '../train/advantage.ts';
-import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
+import { readState, restoreOptimizer, saveCheckpoint, writeTrained } from '../train/checkpoint.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import { type RlMetrics, readLog } from '../train/metrics.ts';
 import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
@@ -125,15 +125,6 @@ function referenceOf({ base, from, recipe }: TrainingJob, policy: Policy): Score
   return loadShared(policy.engine, workers, base, options);
 }
 
-/** Writes the trained part of the policy with its card: an adapter, of the checkpoint that `base` names, or all. */
-function writeTrained(directory: string, policy: Policy, card: PolicyCard, base?: string): void {
-  writeManifestedDirectory(directory, (temporary) => {
-    if (policy.adapter === null) policy.write(temporary);
-    else writeAdapter(policy, temporary, base);
-    writeCard(temporary, card);
-  });
-}
-
 /** Evaluation during training; undefined without one. */
 function validationOf(job: TrainingJob, learner: Learner, card: PolicyCard): Validation | undefined {
   const { stage, recipe, checkpoint, validated, evaluator } = job;
@@ -145,7 +136,8 @@ function validationOf(job: TrainingJob, learner: Learner, card: PolicyCard): Val
     lines: () => readValidation(directory),
     take: (step) => {
       const snapshot = snapshotOf(directory, step);
-      if (!existsSync(snapshot)) writeTrained(snapshot, learner.policy, card);
+      if (!existsSync(snapshot))
+        writeManifestedDirectory(snapshot, (temporary) => writeTrained(temporary, learner.policy, card));
       note({ kind: 'evaluate', step });
     },
   });
@@ -233,7 +225,7 @@ async function publish(learner: Learner, card: PolicyCard, job: TrainingJob): Pr
     // The base of a first stage is a copy: the adapter names the original.
     const { init } = recipe.policy;
     const named = basename(base) === 'initial' && !isBuiltIn(init) ? init : resolve(base);
-    writeTrained(adapter, policy, card, named);
+    writeManifestedDirectory(adapter, (temporary) => writeTrained(temporary, policy, card, named));
     mergeAdapter(policy);
   }
   const reference = await makePolicyReference(policy, card, job);

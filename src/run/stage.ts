@@ -28,6 +28,7 @@ import { isExhausted } from '../train/validation.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import { CompletionsPage } from './completions.ts';
 import { type JudgeCounts, recipeJudge } from './judging.ts';
+import { stageExamples } from './policy-task.ts';
 import {
   Run,
   type RunRequest,
@@ -359,7 +360,7 @@ export async function runTrainingStage(
     device,
     base,
     from: start > 0 ? run.checkpoint(stage) : base,
-    examples: stage === 'sft' ? run.trainingExamples : run.reinforcementExamples,
+    examples: stageExamples(stage, recipe),
     checkpoint: run.checkpoint(stage),
     output: run.policy(stage),
     adapter: run.adapter(stage),

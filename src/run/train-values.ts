@@ -6,13 +6,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TaskDefinition, taskExamples } from '../../datasets/define.ts';
-import {
-  type ExampleSource,
-  exampleValues,
-  openExamples,
-  reinforcementExamples,
-  trainingExamples,
-} from '../../datasets/source.ts';
+import { type ExampleSource, exampleValues, openExamples } from '../../datasets/source.ts';
 import {
   type RewardDefinition,
   type RewardOutcome,
@@ -33,9 +27,10 @@ import { builtInDims, isBuiltIn } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
 import { recipeOf } from '../recipe/config.ts';
 import type { Recipe, RlRecipe, SftRecipe } from '../recipe/recipe.ts';
-import { type PolicyCard, writeCard } from '../tasks/card.ts';
+import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { type AdvantageDefinition, defineAdvantage } from '../train/advantage.ts';
+import { writeTrained } from '../train/checkpoint.ts';
 import { Learner } from '../train/learner.ts';
 import type { Completion, RlMetrics, SftMetrics } from '../train/metrics.ts';
 import { needsReference, rl } from '../train/rl.ts';
@@ -43,7 +38,14 @@ import { sft } from '../train/sft.ts';
 import type { Task } from '../train/task.ts';
 import { MetricsLog } from '../train/tensorboard.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../train/worker-group.ts';
-import { nanoCard, sourceTask, type TrainingTask, trainingCard, trainingTask } from './policy-task.ts';
+import {
+  nanoCard,
+  sourceTask,
+  stageExamples,
+  type TrainingTask,
+  trainingCard,
+  trainingTask,
+} from './policy-task.ts';
 import { taskTokenizer } from './run-policy.ts';
 
 /** Keys of a recipe's stage that need a run. */
@@ -163,9 +165,9 @@ async function openWorkplace(
   { examples, device = 'cpu', threads = 1 }: StageOptions,
   recipe: Recipe,
 ): Promise<Workplace> {
-  const { data, seed, policy: start } = recipe;
+  const { seed, policy: start } = recipe;
   const named = typeof examples === 'string';
-  const address = stage === 'sft' ? trainingExamples(data, seed) : reinforcementExamples(data, seed);
+  const address = stageExamples(stage, recipe);
   const source: ExampleSource = named
     ? openExamples(address)
     : 'examples' in examples
@@ -208,9 +210,7 @@ function temporaryDirectory(): string {
 
 /** Directory of a stage that does not exist yet. @throws ConfigError where it is there */
 function stageDirectory(stage: 'sft' | 'rl', out: string | undefined): string {
-  if (out === undefined) {
-    return join(temporaryDirectory(), stage);
-  }
+  if (out === undefined) return join(temporaryDirectory(), stage);
   const directory = join(out, stage);
   if (!existsSync(directory)) return directory;
   throw new ConfigError(
@@ -244,10 +244,7 @@ async function trainIn(
   try {
     const steps = await loop(workplace, learner, new MetricsLog(stage, directory, 0));
     const output = join(directory, 'policy');
-    writeManifestedDirectory(output, (temporary) => {
-      policy.write(temporary);
-      writeCard(temporary, card);
-    });
+    writeManifestedDirectory(output, (temporary) => writeTrained(temporary, policy, card));
     return { policy: output, steps };
   } finally {
     given.signal?.removeEventListener('abort', stop);

@@ -9,12 +9,12 @@
  * `train/validation.ts` decides which steps. A policy is written there before the checkpoint of its step, so that a resumed run evaluates
  * what was left.
  */
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { overallOf } from '../../eval/metrics.ts';
 import { linkAtomic, syncPath } from '../ground/files.ts';
 import type { EvalRecord } from '../ground/types.ts';
-import { olderCheckpoints } from '../train/checkpoint.ts';
+import { olderCheckpoints, stepsIn } from '../train/checkpoint.ts';
 import { RunLog, readLog } from '../train/metrics.ts';
 import { bestOf, EvaluatorState, type ValidationLine } from '../train/validation.ts';
 import type { Run, TrainingStage } from './run.ts';
@@ -28,14 +28,10 @@ export const snapshotOf = (stageDirectory: string, step: number): string =>
   join(stageDirectory, 'validation', `step-${step}`);
 
 /** Lists the steps whose policies are there, ascending. */
-function snapshots(stageDirectory: string): number[] {
-  const folder = join(stageDirectory, 'validation');
-  const names = existsSync(folder) ? readdirSync(folder) : [];
-  return names
-    .flatMap((name) => Number(/^step-(\d+)$/.exec(name)?.[1] ?? []))
-    .filter((step) => step > 0)
-    .sort((a, b) => a - b);
-}
+const snapshots = (stageDirectory: string): number[] =>
+  stepsIn(join(stageDirectory, 'validation'))
+    .map(({ step }) => step)
+    .reverse();
 
 export interface EvaluatorOptions {
   /** Metric that the best is chosen by. */

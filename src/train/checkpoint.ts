@@ -11,6 +11,7 @@ import { CheckpointError } from '../ground/errors.ts';
 import { makeDirectory, readUtf8, syncPath, writeJson } from '../ground/files.ts';
 import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../ground/manifest.ts';
 import { writeAdapter } from '../policy/lora.ts';
+import type { Policy } from '../policy/policy.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
 import { loadTensor } from '../policy/weights.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
@@ -57,9 +58,18 @@ function optimizerEntries({ policy, optimizer }: Learner) {
   );
 }
 
+/** Writes the trained part of a policy with its card: its adapter, of the checkpoint that `base` names, or all of it. */
+export function writeTrained(directory: string, policy: Policy, card: PolicyCard, base?: string): void {
+  if (policy.adapter === null) policy.write(directory);
+  else writeAdapter(policy, directory, base);
+  writeCard(directory, card);
+}
+
 /** Older checkpoints beside the last one, the newest first: `checkpoints/step-20`. */
-export function olderCheckpoints(directory: string): { readonly step: number; readonly path: string }[] {
-  const folder = `${directory}s`;
+export const olderCheckpoints = (directory: string) => stepsIn(`${directory}s`);
+
+/** Lists the paths `step-N` in a folder, the newest first; none where the folder is missing. */
+export function stepsIn(folder: string): { readonly step: number; readonly path: string }[] {
   if (!existsSync(folder)) return [];
   return readdirSync(folder)
     .flatMap((name) => {
@@ -92,9 +102,7 @@ export function saveCheckpoint(
 ): void {
   const fill = (temporary: string): void => {
     // What is not trained is where the stage began with it.
-    if (learner.policy.adapter === null) learner.policy.write(temporary);
-    else writeAdapter(learner.policy, temporary);
-    writeCard(temporary, card);
+    writeTrained(temporary, learner.policy, card);
     writeSafetensors(
       join(temporary, OPTIMIZER_FILE),
       optimizerEntries(learner).map(({ name, buffer, range }) => ({

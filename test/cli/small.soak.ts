@@ -160,7 +160,7 @@ test('calibrate writes the logistic regression of what is right among the interv
     fitted: { data: 'recording.csv', series: 30 },
   });
   expect(readConfidence(small)).toEqual(shipped);
-  expect((await inside(...copied)).err).toContain('holds other files');
+  expect((await inside(...copied)).err).toContain('holds files already');
   expect((await inside('calibrate', '--policy', own)).err).toContain(
     'its confidence is fitted to recordings',
   );
