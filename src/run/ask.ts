@@ -7,6 +7,7 @@ import { openPolicy } from '../answer/open.ts';
 import { checkIds, encodeUserPrompt, roomFor, type UserPrompt } from '../answer/prompt.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { checkWhole } from '../ground/json-record.ts';
+import { sum } from '../ground/numbers.ts';
 import { isDirectory } from '../ground/paths.ts';
 import { Progress } from '../ground/progress.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
@@ -270,13 +271,11 @@ export async function runAsk(args: AskArguments): Promise<void> {
         },
       })
       .finally(() => display.end());
-    const tokens = answers.reduce((sum, { ids }) => sum + ids.length, 0);
+    const tokens = sum(answers.map(({ ids }) => ids.length));
     const measured = timings.summary(tokens, samples);
     if (args.json) {
-      const visual = encoded.ids.reduce(
-        (sum, id) => sum + (id === policy.prompting.dims.special.image ? 1 : 0),
-        0,
-      );
+      const { image } = policy.prompting.dims.special;
+      const visual = encoded.ids.filter((id) => id === image).length;
       const summary = {
         policy: directory,
         ...(adapter === undefined ? {} : { adapter }),

@@ -525,7 +525,7 @@ async function evaluateOne(
         }),
       }
     : { ...settings, temperature, metrics, classical, responses: cellResult.modes[0]!.usage };
-  if (out !== null && given.shard === undefined) writeResult(out, result);
+  if (out !== null && given.shard === undefined) writeJson(join(out, 'metrics.json'), result);
   const { usage } = cellResult.modes[0]!;
   return {
     kind: 'single',
@@ -540,10 +540,6 @@ async function evaluateOne(
     statement,
     missing,
   };
-}
-
-function writeResult(out: string, result: object): void {
-  writeJson(join(out, 'metrics.json'), result);
 }
 
 /** Makes the error of a policy that answered nothing. @param given reference of the policy */
@@ -655,7 +651,7 @@ async function evaluateBoard(
     writeFileAtomic(join(given.out, 'leaderboard.md'), leaderboardMarkdown(board));
     writeFileAtomic(join(given.out, 'leaderboard.csv'), leaderboardCsv(board));
     writeFileAtomic(join(given.out, 'leaderboard.html'), leaderboardPage(board));
-    writeResult(given.out, result);
+    writeJson(join(given.out, 'metrics.json'), result);
   }
   const statements = tasks.flatMap(({ source: { facts } }) =>
     facts.statement === null ? [] : [`${facts.title}. ${facts.statement}`],

@@ -4,7 +4,7 @@ import { type NamedReward, namedReward } from '../../rewards/registry.ts';
 import { type CombinedReward, combine, combinedWeights, type RewardOptions } from '../../rewards/reward.ts';
 import type { Example, Gold, ParsedAnswer, Score } from '../ground/types.ts';
 import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../ground/user-module.ts';
-import type { Recipe, RewardRecipe } from '../recipe/recipe.ts';
+import { defaultRecipe, type Recipe, type RewardRecipe } from '../recipe/recipe.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
 import type { ExampleTask, TrainingTask } from './policy-task.ts';
@@ -49,17 +49,11 @@ export function checkRewardNames({ reward }: Recipe, kind: Gold['kind']): void {
 export async function checkRewards(
   { reward }: Pick<Recipe, 'reward'>,
   kind: Gold['kind'],
-): Promise<string[]> {
+): Promise<readonly string[]> {
   if (reward === null) return [];
-  const plan = planOf(reward, kind);
-  const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
-  try {
-    const combined = combinedOf(plan, host);
-    combinedWeights(combined);
-    return combined.map(({ name }) => name);
-  } finally {
-    await host?.close();
-  }
+  const opened = await openRewards(reward, kind, defaultRecipe().rl.reward);
+  await opened.close();
+  return opened.names;
 }
 
 export interface RewardedTask {
@@ -68,6 +62,8 @@ export interface RewardedTask {
 }
 
 export interface OpenRewards {
+  /** Names of the rewards, in their order. */
+  readonly names: readonly string[];
   /** Weights of the parts of scores, as `combinedWeights`. */
   readonly weights: Readonly<Record<string, number>>;
   /** True where some are modules, which run in a Worker. */
@@ -98,6 +94,13 @@ export async function openRewards(
   const combined = combinedOf(plan, host).map((member, i) =>
     task !== undefined && plan.members[i]!.of === kindReward ? { ...member, weights: task.weights } : member,
   );
+  let weights: OpenRewards['weights'];
+  try {
+    weights = combinedWeights(combined);
+  } catch (error) {
+    await host?.close();
+    throw error;
+  }
   /** Returns the score of every member. */
   const scoresOf = (text: string, answer: ParsedAnswer, example: Example): Promise<(Score | null)[]> => {
     const custom = host?.score({ text, answer, example }) ?? [];
@@ -110,7 +113,8 @@ export async function openRewards(
     return Promise.all(scores);
   };
   return {
-    weights: combinedWeights(combined),
+    names: combined.map(({ name }) => name),
+    weights,
     hosted: host !== null,
     async score(text, answer, example) {
       return combine(combined, await scoresOf(text, answer, example));

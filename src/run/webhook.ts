@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { excerpt, openConnections, type Posted, serverAddress, Timeout } from '../endpoint/requests.ts';
-import type { Alert, Alerts, AnomalyReport, FollowedFinding } from '../explain/schema.ts';
+import type { Alert, Alerts, AnomalyReport, FollowedFinding, ReportFinding } from '../explain/schema.ts';
 import { isSame, spanOf } from '../explain/state.ts';
 import { retryAfter } from '../ground/download.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -186,12 +186,13 @@ export class Webhook {
 
   /** Queues what a report of a growing recording changes: findings that are new, and open ones that are over. */
   update(report: AnomalyReport, fresh: AnomalyReport): void {
+    const isKnown = (finding: ReportFinding, { id, column, ...known }: FollowedFinding): boolean =>
+      isSame(finding, { id, column, ...spanOf({ ...known, start: 0, end: 0 }) }, report.findings);
     for (const known of [...this.#open.values()]) {
       // Nothing is known about a series that is not there.
       if (!report.columns.some(({ name }) => name === known.column)) continue;
-      const span = { id: known.id, column: known.column, ...spanOf({ ...known, start: 0, end: 0 }) };
       const here = report.findings
-        .filter((finding) => isSame(finding, span, report.findings))
+        .filter((finding) => isKnown(finding, known))
         .sort((a, b) => spanOf(a).to - spanOf(b).to);
       if (here.some(({ ongoing }) => ongoing)) continue;
       const last = here.at(-1);
@@ -199,13 +200,7 @@ export class Webhook {
       else this.add('closed', followed(last, known.id), 'over');
     }
     for (const finding of fresh.findings) {
-      const again = [...this.#open.values()].some((known) =>
-        isSame(
-          finding,
-          { id: known.id, column: known.column, ...spanOf({ ...known, start: 0, end: 0 }) },
-          report.findings,
-        ),
-      );
+      const again = [...this.#open.values()].some((known) => isKnown(finding, known));
       if (again || (finding.reported && !finding.ongoing)) continue;
       this.add('open', followed(finding, finding.id));
       if (!finding.ongoing) this.add('closed', followed(finding, finding.id), 'over');

@@ -298,18 +298,17 @@ export class World {
       const known = this.#beats.get(rank);
       if (known === undefined || known.count !== count) this.#beats.set(rank, { count, at: now });
       else if (now - known.at > this.#timeout) {
-        const { text } = this.#rank(rank);
         this.#fail(
           new TimeseerError(
-            `${text} has not been heard of for ${this.#timeout / 1000} s: it is stopped, or its machine is gone`,
+            `${this.#nameOf(rank)} has not been heard of for ${this.#timeout / 1000} s: it is stopped, or its machine is gone`,
           ),
         );
       }
     }
   }
 
-  #rank(rank: number): { readonly text: string } {
-    return { text: placeText(rank, this.#others[rank]!) };
+  #nameOf(rank: number): string {
+    return placeText(rank, this.#others[rank]!);
   }
 
   /** Rejects when the job fails before `work` is done. */
@@ -337,7 +336,7 @@ export class World {
     const now = performance.now();
     const lost = [...this.#beats]
       .filter(([, { at }]) => now - at > LOST_MS - BEAT_MS)
-      .map(([rank]) => this.#rank(rank).text);
+      .map(([rank]) => this.#nameOf(rank));
     return lost.length === 0
       ? error
       : new TimeseerError(`${lost.join(' and ')} ended or lost its connection (${error.message})`, {
