@@ -9,12 +9,12 @@ import { checkNewDirectory, jsonText, writeFileAtomic, writeJson } from '../grou
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
 import { IMAGE_PROCESSOR, ImageProcessor } from '../policy/image-processor.ts';
 import type { Json } from '../policy/json-file.ts';
-import { layoutOf, type Part, publishedName } from '../policy/layout.ts';
+import { layoutOf } from '../policy/layout.ts';
 import { configJson, type Dims, GENERATION_CONFIG_FILE, parseDims } from '../policy/model-config.ts';
 import { type PolicyParts, readParts } from '../policy/policy.ts';
 import { elements, openCheckpoint, type StoredTensor } from '../policy/safetensors.ts';
 import { BPE_CONFIG } from '../policy/tokenizer.ts';
-import { compareParts } from '../policy/weights.ts';
+import { byPublishedName, compareParts } from '../policy/weights.ts';
 import {
   ATTRIBUTE_TYPE,
   DATA_BYTES,
@@ -34,9 +34,6 @@ const MOST_INSIDE = 1.5e9;
 const SHARD_BYTES = 2e9;
 /** Alignment of tensors in that file, bytes. */
 const ALIGNMENT = 4096;
-
-const EMBEDDING = 'model.embed_tokens.weight';
-const HEAD = 'lm_head.weight';
 
 interface ExportOptions {
   /** Type of the matrices; norms, biases and all that is computed stay float32. */
@@ -160,14 +157,12 @@ function writeGraph(
 
 /** The stored tensors of a policy by their published names, as its sizes ask for them. @throws CheckpointError for others */
 function storedTensors(directory: string, dims: Dims): Map<string, StoredTensor> {
-  const stored = new Map<string, StoredTensor>();
-  for (const [name, tensor] of openCheckpoint(directory)) stored.set(publishedName(name), tensor);
-  if (dims.tied && stored.has(HEAD)) {
-    if (!stored.has(EMBEDDING)) stored.set(EMBEDDING, stored.get(HEAD)!);
-    stored.delete(HEAD);
-  }
-  const parts: Part[] = layoutOf(dims).parameters.flatMap((parameter) => [...parameter.parts]);
-  const mismatch = compareParts(parts, stored);
+  const layout = layoutOf(dims);
+  const stored = byPublishedName(layout, openCheckpoint(directory));
+  const mismatch = compareParts(
+    layout.parameters.flatMap(({ parts }) => parts),
+    stored,
+  );
   if (mismatch === null) return stored;
   throw new CheckpointError(`${directory}: the weights do not fit config.json: ${mismatch.problems}`);
 }

@@ -152,8 +152,7 @@ export class OnnxPolicy extends Prompting {
   /** @throws CheckpointError for graphs of another policy, or not made by `export` */
   #checkGraphs(directory: string): void {
     const { width, layers, kvHeads, headDim, vocabulary } = this.dims;
-    const cache = (name: string): string[] =>
-      Array.from({ length: layers }, (_, i) => [`${name}.${i}.key`, `${name}.${i}.value`]).flat();
+    const cache = (name: string): string[] => this.#parts.map((part) => `${name}.${part}`);
     const wanted: Readonly<Record<GraphName, { inputs: string[]; outputs: string[] }>> = {
       vision_encoder: { inputs: ['pixel_values', 'image_grid_thw'], outputs: ['image_features'] },
       embed_tokens: { inputs: ['input_ids'], outputs: ['inputs_embeds'] },

@@ -79,20 +79,17 @@ function rowScales(tensor: StoredTensor, rows: number): Float32Array {
   return scales;
 }
 
-/** A tensor as float32. */
-export const asFloat32 = (tensor: StoredTensor, shape: readonly number[]): PackedTensor => ({
-  ...{ type: 'float32', shape },
-  *bytes() {
-    for (const values of pieces(tensor)) yield bytesOf(values);
-  },
-});
-
-export const asFloat16 = (tensor: StoredTensor, shape: readonly number[]): PackedTensor => ({
-  ...{ type: 'float16', shape },
-  *bytes() {
-    for (const values of pieces(tensor)) yield bytesOf(Uint16Array.from(values, halfOf));
-  },
-});
+/** A tensor in a type of floats, which `convert` makes of its values. */
+const asFloats =
+  (type: 'float32' | 'float16', convert: (values: Float32Array) => ArrayBufferView) =>
+  (tensor: StoredTensor, shape: readonly number[]): PackedTensor => ({
+    ...{ type, shape },
+    *bytes() {
+      for (const values of pieces(tensor)) yield bytesOf(convert(values));
+    },
+  });
+export const asFloat32 = asFloats('float32', (values) => values);
+export const asFloat16 = asFloats('float16', (values) => Uint16Array.from(values, halfOf));
 
 /** A matrix [rows, columns] as whole numbers from −127 to 127, and the scale of each row [rows, 1]. */
 export function asInt8(

@@ -53,7 +53,7 @@ export function readAt(handle: number, file: string, offset: number, length: num
 }
 
 /** Opens a file for the time of `body`; what the system says against it becomes a CheckpointError. */
-function withFile<T>(file: string, body: (handle: number) => T): T {
+export function withFile<T>(file: string, body: (handle: number) => T): T {
   try {
     const { handle } = openRegular(file);
     try {

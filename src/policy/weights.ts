@@ -6,10 +6,12 @@ import { type Layout, type Part, publishedName, type WeightDType } from './layou
 import {
   elements,
   listed,
+  readAt,
   STORED_BYTES,
   type StoredDType,
   type StoredTensor,
   type WrittenTensor,
+  withFile,
 } from './safetensors.ts';
 
 const HEAD = 'lm_head.weight';
@@ -45,9 +47,9 @@ export function randomWeights(
 /**
  * The stored tensors under their published names. Of a tied policy, a head that was stored all the same is left out, and
  * one that was stored instead of the embedding stands for it.
+ * @throws CheckpointError for a tensor by two names, and a head that differs from the embedding that it should be
  */
-function byPublishedName(
-  engine: Engine,
+export function byPublishedName(
   layout: Layout,
   checkpoint: ReadonlyMap<string, StoredTensor>,
 ): Map<string, StoredTensor> {
@@ -66,7 +68,7 @@ function byPublishedName(
   const tied = layout.parameters.every(({ parts }) => parts.every(({ name }) => name !== HEAD));
   if (tied && head !== undefined) {
     const embedding = stored.get(EMBEDDING);
-    if (embedding !== undefined && !sameTensor(engine, embedding, head)) {
+    if (embedding !== undefined && !sameTensor(embedding, head)) {
       throw new CheckpointError(
         `${head.file}: tensor ${head.name} differs from the embedding, which config.json says it is; ` +
           "set 'tie_word_embeddings' to false in config.json if the checkpoint was trained so",
@@ -153,7 +155,7 @@ export function loadWeights(
   checkpoint: ReadonlyMap<string, StoredTensor>,
   dtype: WeightDType = 'float32',
 ): Tensor {
-  const stored = byPublishedName(engine, layout, checkpoint);
+  const stored = byPublishedName(layout, checkpoint);
   const mismatch = compareParts(
     layout.parameters.flatMap(({ parts }) => parts),
     stored,
@@ -242,13 +244,13 @@ export function* tensorBytes(
 }
 
 /** Returns true if two stored tensors hold the same bytes. */
-function sameTensor(engine: Engine, a: StoredTensor, b: StoredTensor): boolean {
+function sameTensor(a: StoredTensor, b: StoredTensor): boolean {
   if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
-  for (const { start, length } of slices(elements(a.shape))) {
-    const [x, y] = engine.scope(() =>
-      [a, b].map((stored) => engine.bytes(part(engine, stored, start, length))),
+  const size = STORED_BYTES[a.dtype];
+  return Array.from(slices(elements(a.shape))).every(({ start, length }) => {
+    const [x, y] = [a, b].map(({ file, offset }) =>
+      withFile(file, (handle) => readAt(handle, file, offset + start * size, length * size)),
     );
-    if (Buffer.compare(x!, y!) !== 0) return false;
-  }
-  return true;
+    return Buffer.compare(x!, y!) === 0;
+  });
 }

@@ -17,8 +17,9 @@ import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
 import { exportOnnx } from '../../src/onnx/export.ts';
 import { DATA_BYTES, DATA_TYPE } from '../../src/onnx/graph.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
-import { openCheckpoint } from '../../src/policy/safetensors.ts';
+import { openCheckpoint, writeSafetensors } from '../../src/policy/safetensors.ts';
 import { decodeModel } from '../helpers/onnx-model.ts';
+import { float32Tensor, readTensor } from '../helpers/safetensors.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-onnx-'));
@@ -193,6 +194,22 @@ describe('refuses', () => {
     );
     expect(exporting(other)).toThrow(/do not fit config\.json: .*of another shape: .*\[/);
     expect(existsSync(join(root, 'never'))).toBe(false);
+  });
+
+  test('a head that is said to be the embedding and differs from it', () => {
+    const twisted = copy('twisted');
+    rmSync(join(twisted, MANIFEST_FILE));
+    const file = join(twisted, 'config.json');
+    const config = JSON.parse(readFileSync(file, 'utf8'));
+    const text_config = { ...config.text_config, tie_word_embeddings: true };
+    writeFileSync(file, JSON.stringify({ ...config, text_config, tie_word_embeddings: true }));
+    const tensors = [...openCheckpoint(policy)]
+      .filter(([name]) => name !== 'lm_head.weight')
+      .map(([name, stored]) => float32Tensor(name, stored.shape, readTensor(stored)));
+    const { shape } = tensors.find(({ name }) => name.endsWith('embed_tokens.weight'))!;
+    const head = float32Tensor('lm_head.weight', shape, new Float32Array(shape[0]! * shape[1]!));
+    writeSafetensors(join(twisted, 'model.safetensors'), [...tensors, head]);
+    expect(exporting(twisted)).toThrow(/tensor lm_head\.weight differs from the embedding/);
   });
 
   test('a target that holds something, is a file, or is the policy itself', () => {
