@@ -1,4 +1,5 @@
 /** One answer made of several responses to the same series. */
+import { variateMetrics } from '../rewards/variates.ts';
 import { DataError } from '../src/ground/errors.ts';
 import type { EvalRecord, Interval } from '../src/ground/types.ts';
 import { majority, minimumBayesRisk } from '../src/measures/samples.ts';
@@ -12,12 +13,6 @@ function closest<T>(
 ): readonly T[] | null {
   const readable = lists.filter((list) => list !== null);
   return readable[minimumBayesRisk(readable, similarity)] ?? null;
-}
-
-/** 2·|A ∩ B| / (|A| + |B|); two empty sets agree. */
-function setF1(a: readonly number[], b: readonly number[]): number {
-  const total = a.length + b.length;
-  return total === 0 ? 1 : (2 * a.filter((id) => b.includes(id)).length) / total;
 }
 
 /**
@@ -36,7 +31,7 @@ export function consensusOf(records: readonly EvalRecord[]): EvalRecord {
   const label = majority(answers.map((answer) => answer.class));
   const variates = closest(
     answers.map(({ variates: list = null }) => list),
-    setF1,
+    (a, b) => variateMetrics(a, b).f1,
   );
   const problem = answers.every(({ problem: unreadable }) => unreadable !== null)
     ? first.answer.problem

@@ -5,18 +5,10 @@ import { columns } from '../src/ground/terminal.ts';
 import type { Estimate, Gold } from '../src/ground/types.ts';
 import { bullets, estimateCell, FOOTER, type Html, html, page, whisker } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
-import type { MetricSet } from '../src/tasks/evaluation.ts';
+import { type MetricSet, withInterval } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Metrics } from './metrics.ts';
-import {
-  type Cell,
-  estimateText,
-  markdownTable,
-  NOTHING,
-  pageTable,
-  type Table,
-  tableTexts,
-} from './table.ts';
+import { type Cell, markdownTable, NOTHING, pageTable, type Table, tableTexts } from './table.ts';
 import type { ResponseUsage } from './usage.ts';
 
 /** One policy on one task at one temperature. */
@@ -162,7 +154,7 @@ function tableOf<Row>(
     if (value === undefined) return NOTHING;
     if (typeof value !== 'object' || !('mean' in value)) return value;
     const shown = html`${estimateCell(value)}${whisker(value, null)}`;
-    return { text: estimateText(value), shown, look: value.mean === best[c] ? 'best' : '' };
+    return { text: withInterval(value), shown, look: value.mean === best[c] ? 'best' : '' };
   };
   return {
     head: ['Policy', ...columns.map(({ head }) => head)],

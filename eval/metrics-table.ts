@@ -2,10 +2,9 @@
 import { fixed, sum } from '../src/ground/numbers.ts';
 import { columns as aligned } from '../src/ground/terminal.ts';
 import type { Estimate } from '../src/ground/types.ts';
-import type { MetricSet } from '../src/tasks/evaluation.ts';
+import { type MetricSet, withInterval } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { type Metrics, SET_METRICS } from './metrics.ts';
-import { estimateText } from './table.ts';
 
 type Column = readonly [metric: string, label: string];
 type Row = readonly [label: string, set: MetricSet | Pooled];
@@ -27,7 +26,7 @@ type Mean = Pick<Estimate, 'mean' | 'n'>;
 
 function cell(metric: string, estimate: Estimate | Mean | undefined): string {
   if (estimate === undefined) return '–';
-  return 'ci95' in estimate && !WITHOUT_INTERVAL.has(metric) ? estimateText(estimate) : fixed(estimate.mean);
+  return 'ci95' in estimate && !WITHOUT_INTERVAL.has(metric) ? withInterval(estimate) : fixed(estimate.mean);
 }
 
 /** Means of several groups together. */

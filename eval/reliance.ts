@@ -16,8 +16,9 @@ import { columns } from '../src/ground/terminal.ts';
 import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
 import { type BootstrapOptions, estimate, pairedDifference } from '../src/measures/bootstrap.ts';
 import { mapBack } from '../src/series/intervals.ts';
+import { withInterval } from '../src/tasks/evaluation.ts';
 import { reasoningRange } from '../src/tasks/response.ts';
-import { estimateText, NOTHING, type Table, tableTexts } from './table.ts';
+import { NOTHING, type Table, tableTexts } from './table.ts';
 
 /** Effect of one intervention on the answers. */
 export interface InterventionEffect {
@@ -206,7 +207,7 @@ function relianceRows(reliance: Reliance): Table {
         return [[INTERVENTIONS[name].label, '0', ...Array.from({ length: 6 }, () => NOTHING)]];
       const { n, followsClass, followsIntervals: moved, classStays, format, reward, change } = effect;
       const shown = [followsClass, moved, classStays, format, reward, change].map((value) =>
-        value === null ? NOTHING : estimateText(value),
+        value === null ? NOTHING : withInterval(value),
       );
       return [[INTERVENTIONS[name].label, String(n), ...shown]];
     }),

@@ -4,11 +4,10 @@ import { columns } from '../src/ground/terminal.ts';
 import type { Estimate, EvalRecord } from '../src/ground/types.ts';
 import { type BootstrapOptions, estimate, setEstimates } from '../src/measures/bootstrap.ts';
 import { brierScore, calibrationError, logLoss } from '../src/measures/calibration.ts';
-import type { MetricSet } from '../src/tasks/evaluation.ts';
+import { type MetricSet, withInterval } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { type Metrics, metricsOf, valuesOf } from './metrics.ts';
 import type { Predictions } from './predictions.ts';
-import { estimateText } from './table.ts';
 
 /** Scores of stated probabilities; smaller is better. */
 interface Calibration {
@@ -140,7 +139,7 @@ export function detailLines({ kind, overall, samples, calibration }: Scored): st
     );
   }
   if (lines.length === 0) return [];
-  return columns(lines.map(([label, estimate]) => [label, estimateText(estimate), `n ${estimate.n}`])).split(
+  return columns(lines.map(([label, estimate]) => [label, withInterval(estimate), `n ${estimate.n}`])).split(
     '\n',
   );
 }

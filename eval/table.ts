@@ -1,6 +1,4 @@
 /** Tables of results: one record of cells, written as a page, as Markdown, or for a terminal. */
-import { fixed, interval } from '../src/ground/numbers.ts';
-import type { Estimate } from '../src/ground/types.ts';
 import { type Html, html, scrolling } from '../src/html/html.ts';
 
 /** Text of a cell, with another content, class or style on pages where it has them. */
@@ -28,9 +26,6 @@ interface PageTable extends Table {
 }
 
 export const NOTHING: Cell = { text: '\u2013', look: 'none' };
-
-/** Mean and interval as text: "0.812 [0.790, 0.834]". */
-export const estimateText = (estimate: Estimate): string => `${fixed(estimate.mean)} ${interval(estimate)}`;
 
 const textOf = (cell: Cell): string =>
   typeof cell === 'object' && 'text' in cell ? cell.text : String(cell);

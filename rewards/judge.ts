@@ -43,7 +43,7 @@ interface ChannelFacts {
 }
 
 /** Facts about each channel that has a known point. */
-function factsOf({ channels, names }: Series): ChannelFacts[] {
+export function factsOf({ channels, names }: Series): ChannelFacts[] {
   return channels.flatMap((channel, c) => {
     if (channel.every(Number.isNaN)) return [];
     const { values } = bridge(channel);

@@ -1,5 +1,5 @@
 /** Page of an adaptation: verdict, policy before and after, and generated windows beside real ones. */
-import { estimateText, markdownTable, pageTable } from '../../eval/table.ts';
+import { markdownTable, pageTable } from '../../eval/table.ts';
 import { METHODS } from '../background/background.ts';
 import { type Likeness, nearestDistance } from '../background/likeness.ts';
 import { change, fixed } from '../ground/numbers.ts';
@@ -7,6 +7,7 @@ import { shellWord } from '../ground/terminal.ts';
 import { bullets, FOOTER, type Html, html, page, plotFigure } from '../html/html.ts';
 import { STYLE } from '../html/style.ts';
 import { figureSvg } from '../plot/svg.ts';
+import { withInterval } from '../tasks/evaluation.ts';
 import type { Adapted, AdaptedSource } from './adapt.ts';
 import { valuesOf } from './sources.ts';
 
@@ -107,7 +108,7 @@ adapt.html.
 
 ${markdownTable({
   head: ['metric', names[0], names[1], 'difference [95 %]'],
-  rows: metrics.map(({ label, a, b, difference }) => [label, fixed(a), fixed(b), estimateText(difference)]),
+  rows: metrics.map(({ label, a, b, difference }) => [label, fixed(a), fixed(b), withInterval(difference)]),
 })}
 
 ${lines.map((line) => `- ${line}`).join('\n')}

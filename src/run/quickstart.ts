@@ -13,7 +13,7 @@ import { say } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { stageSteps } from '../train/sft.ts';
+import { trainingStages } from '../train/memory-plan.ts';
 import { answerExamples } from './eval-stage.ts';
 import { judgedExtensions, judgedText, judgeRecords, recipeJudge } from './judging.ts';
 import { answersKind, evaluationCard, exampleTask, withExtension } from './policy-task.ts';
@@ -164,7 +164,7 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
   const isAsked = (): boolean =>
     !existsSync(run.initial) || answersKind(readCard(run.initial), openExamples(run.heldOutExamples).facts);
   const parts: Part[] = [{ ...initial, done: () => !isAsked() || initial.done() }];
-  const trained = (['sft', 'rl'] as const).filter((name) => stageSteps(recipe, name) > 0);
+  const trained = trainingStages(recipe);
   for (const name of trained) {
     parts.push({
       done: () => run.stageFinished(name),

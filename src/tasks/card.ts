@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { ConfigError, faultOf } from '../ground/errors.ts';
-import { writeFileAtomic } from '../ground/files.ts';
+import { writeJson } from '../ground/files.ts';
 import { readSaved } from '../ground/manifest.ts';
 import { ANOMALY_CLASSES } from '../ground/types.ts';
 import { choosesClass, KIND_NAMES, mayChoose } from './kinds.ts';
@@ -108,7 +108,7 @@ export const cardDirectory = (base: string, adapter: string | undefined): string
   adapter !== undefined && hasCard(adapter) ? adapter : base;
 
 export function writeCard(directory: string, card: PolicyCard): void {
-  writeFileAtomic(join(directory, CARD_FILE), `${JSON.stringify(card, null, 2)}\n`);
+  writeJson(join(directory, CARD_FILE), card);
 }
 
 /** The card of a policy that is to be taught. @throws ConfigError when the data ask for more than a card may hold */

@@ -1,8 +1,7 @@
 /** Extensions: the advice after an answer, as traces give it. */
 
+import { factsOf } from '../../rewards/judge.ts';
 import type { Example } from '../ground/types.ts';
-import { bridge } from '../series/missing.ts';
-import { moments, summarise } from '../series/stats.ts';
 import type { TaskPrompt } from './kind.ts';
 import { taskKind } from './kinds.ts';
 
@@ -10,29 +9,22 @@ import { taskKind } from './kinds.ts';
 export const hasExtension = ({ kind, advice }: Pick<TaskPrompt, 'kind' | 'advice'>): boolean =>
   advice !== null && taskKind(kind).evaluation.answerParts.includes('extension');
 
-const PARTS = 10;
 const say = (value: number): string => String(Number(value.toPrecision(3)));
 
 /** Facts with which advice can begin: the tenth of a channel that differs most from the rest, and its highest point. */
-function shown({ channels, names }: Pick<Example, 'channels' | 'names'>): string {
-  const facts = channels.flatMap((channel, c) => {
-    if (channel.every(Number.isNaN)) return [];
-    const { values } = bridge(channel);
-    const { mean, std, max } = summarise(values);
-    const parts = Math.min(PARTS, values.length);
-    const tenths = Array.from({ length: parts }, (_, i) => {
-      const [start, end] = [i, i + 1].map((k) => Math.round((k * values.length) / parts)) as [number, number];
-      const level = moments(values, start, end).mean;
-      return { start, end, level, size: std === 0 ? 0 : Math.abs(level - mean) / std };
-    });
-    const far = tenths.reduce((best, tenth) => (tenth.size > best.size ? tenth : best));
-    const channelText = channels.length === 1 ? '' : ` of ${names[c]}`;
-    return [{ channelText, far, max, at: values.indexOf(max) }];
+function shown(series: Pick<Example, 'channels' | 'names'>): string {
+  const far = factsOf(series).map((facts) => {
+    const { mean, std, tenths } = facts;
+    const sizes = tenths.map((level) => (std === 0 ? 0 : Math.abs(level - mean) / std));
+    const tenth = sizes.reduce((best, size, i) => (size > sizes[best]! ? i : best), 0);
+    return { ...facts, size: sizes[tenth]!, tenth };
   });
-  const first = facts.toSorted((a, b) => b.far.size - a.far.size)[0];
+  const first = far.toSorted((a, b) => b.size - a.size)[0];
   if (first === undefined) return '';
-  const { channelText, far, max, at } = first;
-  return `In this series begin with the stretch from ${far.start} to ${far.end}, where the level${channelText} is ${say(far.level)}; its highest value, ${say(max)}, is at index ${at}.`;
+  const { name, points, tenths, tenth, max, maxAt } = first;
+  const [start, end] = [tenth, tenth + 1].map((k) => Math.round((k * points) / tenths.length));
+  const channel = series.channels.length === 1 ? '' : ` of ${name}`;
+  return `In this series begin with the stretch from ${start} to ${end}, where the level${channel} is ${say(tenths[tenth]!)}; its highest value, ${say(max)}, is at index ${maxAt}.`;
 }
 
 /**

@@ -21,7 +21,16 @@ import {
   withInterval,
 } from './evaluation.ts';
 import { type Asked, shownSeries, type TaskKind } from './kind.ts';
-import { MISSING, partOf, RESERVED, readLabel, readTagged, tagFormat, thinkProblem } from './response.ts';
+import {
+  folded,
+  MISSING,
+  partOf,
+  RESERVED,
+  readLabel,
+  readTagged,
+  tagFormat,
+  thinkProblem,
+} from './response.ts';
 
 const FORMAT = tagFormat('think', 'answer');
 
@@ -35,8 +44,6 @@ const LONGEST_CATEGORY = 100;
 
 /** A, B, C, … */
 export const letterOf = (option: number): string => String.fromCharCode(65 + option);
-
-const folded = (text: string): string => text.trim().replace(/\s+/g, ' ').toLowerCase();
 
 /** The letter of an option that a text names, by its text or its letter; null where it names none, or two. */
 export function optionNamed(text: string, options: readonly string[]): string | null {

@@ -8,7 +8,7 @@
  */
 import { join } from 'node:path';
 import { z } from 'zod';
-import { writeFileAtomic } from '../ground/files.ts';
+import { writeJson } from '../ground/files.ts';
 import { readSaved } from '../ground/manifest.ts';
 
 export const REFERENCE_FILE = 'timeseer.reference.json';
@@ -156,7 +156,7 @@ export function writeReference(directory: string, reference: PolicyReference): v
     version: 1,
     ...{ dimensions, examples, mean: encoded(mean), factor: encoded(factor), distance, logProbability },
   };
-  writeFileAtomic(join(directory, REFERENCE_FILE), `${JSON.stringify(record, null, 2)}\n`);
+  writeJson(join(directory, REFERENCE_FILE), record);
 }
 
 /** Numbers of a field, as many as `count`, all finite. @throws Error that names the field */

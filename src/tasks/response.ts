@@ -128,7 +128,8 @@ export function readLabel(text: string | null): string | null {
   return label === '' || [...label].length > 200 || /[\n\r]/.test(label) ? null : label;
 }
 
-const folded = (label: string): string => label.trim().replace(/\s+/g, ' ').toLowerCase();
+/** Returns a label without its case and extra white space. */
+export const folded = (label: string): string => label.trim().replace(/\s+/g, ' ').toLowerCase();
 
 /**
  * Returns the class that a label names, ignoring case and white space; if it names none or several, the label

@@ -283,10 +283,6 @@ export const variates: TaskKind<VariatesGold> = {
     const ids = said.variates ?? null;
     return `${ids?.length === 1 ? 'variate' : 'variates'} ${variateText(ids, names)}`;
   },
-  agreement(answer, gold) {
-    const shared = answer.variates.filter((id) => gold.variates.includes(id)).length;
-    const total = answer.variates.length + gold.variates.length;
-    return { class: null, f1: total === 0 ? 1 : (2 * shared) / total };
-  },
+  agreement: (answer, gold) => ({ class: null, f1: variateMetrics(answer.variates, gold.variates).f1 }),
   evaluation,
 };

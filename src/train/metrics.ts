@@ -246,20 +246,20 @@ function standardDeviation(sum: number, squares: number, n: number): number {
 /** Tolerance of equal similarities: rounding between sampled and encoded states of the same tokens. */
 const SAME = 1e-6;
 
+/** Quotient; null where there is nothing to divide by. */
+const over = (total: number, count: number): number | null => (count === 0 ? null : total / count);
+
 function groundingOf(sum: Sums): GroundingMetrics | null {
   if (sum.compared === 0) return null;
   const varying = Math.sqrt(sum.similarityVariance * sum.rewardVariance);
-  const perTransport = (value: number): number | null =>
-    sum.transported === 0 ? null : value / sum.transported;
-  const perGold = (value: number): number | null => (sum.goldGroups === 0 ? null : value / sum.goldGroups);
   return {
     ratio: sum.mainSquared === 0 ? null : Math.sqrt(sum.groundedSquared / sum.mainSquared),
-    correlation: varying === 0 ? null : sum.covariance / varying,
-    tokens: perTransport(sum.massTokens),
-    partners: perTransport(sum.partners),
-    goldSimilarity: perGold(sum.goldSimilarity),
-    goldFirst: perGold(sum.goldFirst),
-    goldNearer: perGold(sum.goldNearer),
+    correlation: over(sum.covariance, varying),
+    tokens: over(sum.massTokens, sum.transported),
+    partners: over(sum.partners, sum.transported),
+    goldSimilarity: over(sum.goldSimilarity, sum.goldGroups),
+    goldFirst: over(sum.goldFirst, sum.goldGroups),
+    goldNearer: over(sum.goldNearer, sum.goldGroups),
   };
 }
 
@@ -524,7 +524,7 @@ export class StepMeter {
           return count === 0 ? [] : [[name, value / count]];
         }),
       ),
-      similarity: sum.compared === 0 ? null : sum.similarity / sum.compared,
+      similarity: over(sum.similarity, sum.compared),
       transportError: error < 0 ? null : error,
       advantage: Math.sqrt(sum.advantageSquared / sum.responses),
       orthogonal: Math.sqrt(sum.orthogonalSquared / sum.responses),
@@ -536,11 +536,11 @@ export class StepMeter {
       resampled: sum.resampled,
       zeroVariance: sum.zeroVariance / sum.groups,
       loss: sum.loss / Math.max(1, sum.denominator),
-      kl: sum.klTokens === 0 ? null : sum.kl / sum.klTokens,
+      kl: over(sum.kl, sum.klTokens),
       entropy: perToken(sum.entropy),
       clipped: perToken(sum.clipped),
       samplerGap: sum.gap / Math.max(1, sum.gapTokens),
-      importance: sum.weightTokens === 0 ? null : sum.weight / sum.weightTokens,
+      importance: over(sum.weight, sum.weightTokens),
       tokens: sum.tokens / sum.responses,
       unfinished: sum.unfinished / sum.responses,
       padding: 1 - sum.filled / Math.max(1, sum.places),
@@ -554,17 +554,11 @@ export class StepMeter {
       reasoning:
         sum.graded + sum.concluded === 0
           ? null
-          : {
-              claimF1: sum.graded === 0 ? null : sum.claimF1 / sum.graded,
-              agreement: sum.concluded === 0 ? null : sum.agreed / sum.concluded,
-            },
+          : { claimF1: over(sum.claimF1, sum.graded), agreement: over(sum.agreed, sum.concluded) },
       lessons:
         sum.taughtGroups === 0
           ? null
-          : {
-              corrections: sum.corrected / sum.responses,
-              counterfactuals: sum.moved / sum.taughtGroups,
-            },
+          : { corrections: sum.corrected / sum.responses, counterfactuals: sum.moved / sum.taughtGroups },
       inspection:
         sum.episodes === 0
           ? null
