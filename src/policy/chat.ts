@@ -39,7 +39,7 @@ const KNOWN: ReadonlySet<string> = new Set([
 export class Chat {
   /** The template's source, as it is saved again. */
   readonly source: string;
-  readonly #render: (messages: readonly Message[], generation: boolean) => string;
+  readonly #render: (messages: readonly Message[]) => string;
   readonly #file: string;
 
   /**
@@ -53,8 +53,8 @@ export class Chat {
       const template = new Template(source);
       const guarded = new Guarded({ kind: 'template', source }, limits);
       this.#render = KNOWN.has(sha256(source.trimEnd()))
-        ? (messages, generation) => template.render({ messages, add_generation_prompt: generation })
-        : (messages, generation) => guarded.run({ render: messages, generation }) as string;
+        ? (messages) => template.render({ messages, add_generation_prompt: true })
+        : (messages) => guarded.run({ render: messages }) as string;
     } catch (cause) {
       throw new CheckpointError(`${file}: the chat template does not parse (${(cause as Error).message})`, {
         cause,
@@ -77,11 +77,11 @@ export class Chat {
   }
 
   /**
-   * Renders a prompt, one placeholder per image, by default up to the assistant's turn.
+   * Renders a prompt up to the assistant's turn, one placeholder per image.
    * @throws CheckpointError when the template refuses the messages, does not end, or does not place their
    * images
    */
-  render(messages: readonly Message[], options: { readonly generation?: boolean } = {}): string {
+  render(messages: readonly Message[]): string {
     const fail = (problem: string, cause?: unknown): CheckpointError =>
       new CheckpointError(
         `${this.#file}: the chat template ${problem}; use that of a Qwen2.5-VL checkpoint`,
@@ -89,7 +89,7 @@ export class Chat {
       );
     let text: string;
     try {
-      text = this.#render(messages, options.generation ?? true);
+      text = this.#render(messages);
     } catch (cause) {
       if (cause instanceof Stopped) throw fail(`was stopped: ${cause.message}`, cause);
       throw fail(`does not take these messages (${(cause as Error).message})`, cause);

@@ -10,9 +10,7 @@ function runnerOf(program: Program): Runner {
   if (program.kind === 'template') {
     const template = new Template(program.source);
     return (task) =>
-      'render' in task
-        ? template.render({ messages: task.render, add_generation_prompt: task.generation })
-        : undefined;
+      'render' in task ? template.render({ messages: task.render, add_generation_prompt: true }) : undefined;
   }
   const tokenizer = new Tokenizer(program.json, program.config);
   return (task) => {

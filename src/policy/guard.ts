@@ -15,7 +15,7 @@ export type Program =
 
 /** Request to the guard's Worker. */
 export type Task =
-  | { readonly render: readonly Message[]; readonly generation: boolean }
+  | { readonly render: readonly Message[] }
   | { readonly encode: string }
   | { readonly decode: readonly number[]; readonly skipSpecial: boolean };
 

@@ -29,7 +29,7 @@ describe('a chat template of its own', () => {
     const chat = new Chat(source);
     expect(chat.render(messages)).toBe(new Chat().render(messages));
     const long: Message[] = [{ role: 'user', content: '漢字 '.repeat(100_000) }];
-    expect(chat.render(long, { generation: false })).toBe(new Chat().render(long, { generation: false }));
+    expect(chat.render(long)).toBe(new Chat().render(long));
     const picky = new Chat('{{ raise_exception("no system message") }}', 'mine.jinja');
     expect(() => picky.render(messages)).toThrow(
       'mine.jinja: the chat template does not take these messages (no system message)',
