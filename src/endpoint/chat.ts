@@ -6,7 +6,7 @@
  * environment, goes to the address that was given and nowhere else (redirects are refused), and is removed from every
  * response.
  */
-import { createHash, randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
@@ -18,9 +18,11 @@ import type { TokenUsage } from '../ground/types.ts';
 import {
   checkedKey,
   excerpt,
+  issueOf,
   Limits,
   openConnections,
   type Posted,
+  parsed,
   type Rates,
   serverAddress,
   Timeout,
@@ -299,11 +301,9 @@ function tokensOf(text: string, samples: number): TokenAnswer {
     ({ token_ids: ids, logprobs }) => ids.length > 0 && ids.length === logprobs.content.length,
   );
   if (!answer.success || whole !== true || answer.data.choices.length !== samples) {
-    const issue = answer.error?.issues[0];
-    const where =
-      issue === undefined
-        ? `${answer.data!.choices.length} responses instead of ${samples}, or not one log-probability for each token`
-        : `${issue.path.join('.')}: ${issue.message}`;
+    const where = answer.success
+      ? `${answer.data.choices.length} responses instead of ${samples}, or not one log-probability for each token`
+      : issueOf(answer.error);
     throw new ChatError(`sends no tokens with log-probabilities (${where})`, {
       advice: 'take an inference server that knows return_token_ids, such as vLLM from 0.10.2',
       everyRequest: true,
@@ -362,14 +362,6 @@ function keyIn(variable: string | undefined): string | null {
     throw new ConfigError(`${name} is not set in the environment; put the key of the endpoint there`);
   }
   return checkedKey(key, `${name} in the environment`);
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 const partsOf = ({ messages }: ChatRequest): ChatPart[] =>
@@ -433,12 +425,8 @@ function completion(text: string): Pick<ChatAnswer, 'text' | 'calls' | 'usage' |
     throw new Passing(new ChatError(`reports an error: ${excerpt(failure.data.error.message)}`));
   }
   const answer = COMPLETION.safeParse(value);
-  if (!answer.success) {
-    const { path, message } = answer.error.issues[0]!;
-    throw new Passing(
-      new ChatError(`sends no chat completion (${path.join('.') || 'all of it'}: ${message})`),
-    );
-  }
+  if (!answer.success)
+    throw new Passing(new ChatError(`sends no chat completion (${issueOf(answer.error)})`));
   const { choices, usage } = answer.data;
   const { message, finish_reason: finish = null } = choices[0]!;
   const calls = message.tool_calls?.map((call) => call.function) ?? [];
@@ -557,7 +545,8 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
     const entry =
       cache === undefined || !repeatable || request.tokens !== undefined
         ? null
-        : sha256(
+        : hash(
+            'sha256',
             JSON.stringify([
               ...[address.href, model, messages, temperature, maxTokens, seed],
               ...(continues ? ['continues'] : []),
@@ -614,8 +603,6 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
 const costOf = (usage: TokenUsage, prices: Prices): number =>
   (usage.prompt * prices.prompt + usage.completion * prices.completion) / 1e6;
 
-const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
-
 /** `ab/abcd….json`: a directory does not hold all of 100 000 answers. */
 const fileOf = (directory: string, key: string): string => join(directory, key.slice(0, 2), `${key}.json`);
 
@@ -625,7 +612,7 @@ async function readCached(directory: string, key: string): Promise<unknown> {
     const text = await readFile(fileOf(directory, key), 'utf8');
     const end = text.indexOf('\n');
     const body = text.slice(end + 1);
-    return text.slice(0, end) === sha256(`${key}${body}`) ? JSON.parse(body) : undefined;
+    return text.slice(0, end) === hash('sha256', `${key}${body}`) ? JSON.parse(body) : undefined;
   } catch {
     return undefined; // unreadable is as good as missing: the server is asked again
   }
@@ -643,7 +630,7 @@ async function writeCached(directory: string, key: string, value: unknown): Prom
   const body = JSON.stringify(value);
   try {
     makeDirectory(dirname(path));
-    await writeFile(temporary, `${sha256(`${key}${body}`)}\n${body}`);
+    await writeFile(temporary, `${hash('sha256', `${key}${body}`)}\n${body}`);
     await rename(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true }).catch(() => undefined); // the failure itself is what is reported

@@ -5,7 +5,15 @@
 import { z } from 'zod';
 import { broken, isBusy, Passing, retry, retryAfter } from '../ground/download.ts';
 import { ConfigError, DataError, EndpointError } from '../ground/errors.ts';
-import { excerpt, openConnections, type Posted, serverAddress, Timeout } from './requests.ts';
+import {
+  excerpt,
+  issueOf,
+  openConnections,
+  type Posted,
+  parsed,
+  serverAddress,
+  Timeout,
+} from './requests.ts';
 
 interface RangeQuery {
   /** Address of the server, with or without `/api/v1/query_range`. */
@@ -88,9 +96,7 @@ function refusal(response: Posted, body: unknown, shown: string): Error {
   const advice = ADVICE[status];
   const error = new EndpointError(
     `${shown}: answers with status ${status}${said === '' ? '' : ` (${said})`}`,
-    {
-      ...(advice === undefined ? {} : { advice }),
-    },
+    advice === undefined ? {} : { advice },
   );
   return isBusy(response) ? new Passing(error, retryAfter(response)) : error;
 }
@@ -127,20 +133,11 @@ export async function readRange(
     });
     reached = true;
     const answer = { ...response, text: masked(response.text) };
-    let body: unknown;
-    try {
-      body = JSON.parse(answer.text);
-    } catch {
-      body = undefined;
-    }
+    const body = parsed(answer.text);
     if (answer.status !== 200 || FAILURE.safeParse(body).success) throw refusal(answer, body, shown);
     const matrix = MATRIX.safeParse(body);
     if (matrix.success) return matrix.data;
-    const { path: place, message } = matrix.error.issues[0]!;
-    const what =
-      body === undefined
-        ? excerpt(answer.text) || 'nothing'
-        : `${place.join('.') || 'all of it'}: ${message}`;
+    const what = body === undefined ? excerpt(answer.text) || 'nothing' : issueOf(matrix.error);
     throw new EndpointError(`${shown}: sends no result of a range query (${what})`, {
       advice: 'check the address: the API is expected at /api/v1 below it',
     });

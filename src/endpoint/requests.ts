@@ -9,6 +9,7 @@ import { Agent, request as requestHttp } from 'node:http';
 import { request as requestHttps, Agent as SecureAgent } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { rootCertificates } from 'node:tls';
+import type { z } from 'zod';
 import { ConfigError } from '../ground/errors.ts';
 import { readUtf8 } from '../ground/files.ts';
 
@@ -143,6 +144,21 @@ export function readAuthorities(file: string | undefined): string | undefined {
     throw new ConfigError(`--ca-file ${file}: holds no certificate in PEM form`, { cause });
   }
   return pem;
+}
+
+/** The value of a JSON text; undefined where it is none. */
+export function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What is first wrong with an answer, and where. */
+export function issueOf({ issues }: z.ZodError): string {
+  const { path, message } = issues[0]!;
+  return `${path.join('.') || 'all of it'}: ${message}`;
 }
 
 /** A server's text for a message: its beginning, without what moves a cursor, and of a web page nothing. */

@@ -1,6 +1,6 @@
 /** One policy on one task: questions, answers as they come, records on disk, metrics. */
 
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promptFor } from '../../datasets/benchmarks/registry.ts';
@@ -121,7 +121,7 @@ function dataIdentity({ name, split, seed, length, count }: ExampleAddress, sour
   const which = { split, seed, count: count ?? source.count };
   if (source.set === null) return { generator: name, length, ...which };
   const manifest = readFileSync(join(name, EXAMPLES_MANIFEST));
-  return { set: createHash('sha256').update(manifest).digest('hex'), ...which };
+  return { set: hash('sha256', manifest), ...which };
 }
 
 /** Parses and grades a response again; what was not taken from its text stays. */
@@ -171,13 +171,7 @@ function settingsOf({
       ...(card.inspect === undefined ? {} : { inspect: inspectText(card.inspect) }),
     },
     ...(judge === null ? {} : { judge: judge.judge.name }),
-    ...(openings === null
-      ? {}
-      : {
-          openings: createHash('sha256')
-            .update(JSON.stringify([...openings]))
-            .digest('hex'),
-        }),
+    ...(openings === null ? {} : { openings: hash('sha256', JSON.stringify([...openings])) }),
     ...also,
     answers: form.reading,
     maxTokens: form.maxTokens,

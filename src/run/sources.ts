@@ -1,5 +1,5 @@
 /** Sources of backgrounds: columns of the user's recordings, split by time and cut into windows without findings of the detector. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { formatDuration, type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { FEWEST_WINDOWS, type Window } from '../background/background.ts';
 import { detect } from '../detect/detect.ts';
@@ -145,7 +145,7 @@ function sourceOf(name: string, column: Column): Source {
       `Seasons of ${unseen.join(' and ')} samples are not learned: the first part covers fewer than two.`,
     season > LENGTH && `Its season of ${season} samples is longer than a window.`,
   ].filter((note) => note !== false);
-  const sha256 = createHash('sha256').update(Float64Array.from(values)).digest('hex');
+  const sha256 = hash('sha256', Float64Array.from(values));
   return {
     ...{ name, samples: values.length, sha256, calendar, last, notes },
     ...{ periods: first.seasons, training: first.windows, heldOut: held.windows },

@@ -1,5 +1,5 @@
 /** Program of one rank: opens the engine, joins the worker group, runs a stage, posts notes. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -425,10 +425,7 @@ async function meet(): Promise<WorkerGroup> {
   if (meeting === undefined) return new WorkerGroup(memory, rank, size);
   const joined = new ProcessRanks(memory, meeting, rank, size, job.device);
   const { count, facts } = openExamples(job.examples);
-  const digest = createHash('sha256')
-    .update(JSON.stringify([count, facts]))
-    .digest()
-    .readUInt32BE();
+  const digest = hash('sha256', JSON.stringify([count, facts]), 'buffer').readUInt32BE();
   const other = joined.allGather([digest]).findIndex(([of], _, all) => of !== all[0]![0]);
   if (other >= 0) {
     throw new TimeseerError(

@@ -1,5 +1,5 @@
 /** Ranks that are processes, of one machine or several: they meet through libtorch's c10d and share no memory. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { ProcessGroup } from '../engine/torch/distributed.ts';
@@ -16,7 +16,7 @@ export function deviceOfRank(device: string, { localRank }: Meeting): string {
 function identityOf(device: string): number {
   const index = Number(device.split(':')[1] ?? 0);
   const visible = (process.env['CUDA_VISIBLE_DEVICES'] ?? '').split(',')[index]?.trim() || `${index}`;
-  return createHash('sha256').update(`${hostname()}/${visible}`).digest().readUInt32BE();
+  return hash('sha256', `${hostname()}/${visible}`, 'buffer').readUInt32BE();
 }
 
 export class ProcessRanks extends WorkerGroup {
