@@ -4,7 +4,7 @@ import { change, fixed, grouped, pText } from '../src/ground/numbers.ts';
 import type { Estimate, Example } from '../src/ground/types.ts';
 import { bullets, estimateCell, FOOTER, type Html, html, page, plotFigure } from '../src/html/html.ts';
 import { STYLE } from '../src/html/style.ts';
-import { taskKind } from '../src/tasks/kinds.ts';
+import { metricNamed, taskKind } from '../src/tasks/kinds.ts';
 import {
   type ComparedRun,
   type Flip,
@@ -79,8 +79,7 @@ export async function answersPage(
   const examples = examplesOf(source, new Set(listed.slice(0, PICTURES).map(({ id }) => id)));
   const cards: Html[] = [];
   for (const [i, flip] of listed.entries()) cards.push(await card(flip, i, examples.get(flip.id)));
-  const { evaluation } = taskKind(kind);
-  const { label } = (evaluation.metrics[metric] ?? evaluation.details[metric])!;
+  const { label } = metricNamed(kind, metric);
   const more = flips.length > LISTED ? `; the ${LISTED} with the largest difference follow` : '';
   const drawn =
     examples.size === 0 && flips.length > 0

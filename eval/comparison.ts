@@ -20,7 +20,7 @@ import {
   resampledDifference,
   SeedBootstrap,
 } from '../src/measures/bootstrap.ts';
-import { labelOf, taskKind } from '../src/tasks/kinds.ts';
+import { labelOf, metricNamed, taskKind } from '../src/tasks/kinds.ts';
 import { type AnsweredSeries, answeredSeries, kindOf, metricOf, overallOf, pairedGains } from './metrics.ts';
 import { type PredictionFiles, readPredictions } from './predictions.ts';
 import { readRecords, sameGold } from './records.ts';
@@ -183,7 +183,7 @@ export function compareAnswers(a: ComparedAnswers, b: ComparedAnswers, wanted?: 
   return {
     ...{ kind, names: [a.name, b.name], series: ids.length, onlyA: only(a), onlyB: only(b), metric },
     answered: [answeredOf(a, ids), answeredOf(b, ids)],
-    metrics: shown.flatMap((name) => tested(pairs, name, (metrics[name] ?? details[name])!.label) ?? []),
+    metrics: shown.flatMap((name) => tested(pairs, name, metricNamed(kind, name).label) ?? []),
     byType: Object.fromEntries(types),
     // Sorting is stable: of equal differences the earlier series comes first.
     flips: flips.sort((first, second) => Math.abs(second.b - second.a) - Math.abs(first.b - first.a)),

@@ -4,8 +4,8 @@ import { fixed, grouped, interval, lowerFirst, signed, sum } from '../src/ground
 import type { Estimate, Gold } from '../src/ground/types.ts';
 import { estimateCell, type Html, html, whisker } from '../src/html/html.ts';
 import { isSignificant } from '../src/measures/bootstrap.ts';
-import { type Metric, REASONING_METRICS } from '../src/tasks/evaluation.ts';
-import { taskKind } from '../src/tasks/kinds.ts';
+import { REASONING_METRICS } from '../src/tasks/evaluation.ts';
+import { metricNamed, taskKind } from '../src/tasks/kinds.ts';
 import { type Confusion, UNREADABLE } from './metrics.ts';
 import type { ReportGain, ReportStage, ReportTransfer } from './report.ts';
 import type { Requirement } from './results.ts';
@@ -20,14 +20,9 @@ interface Row {
 
 const TEXTUAL: ReadonlySet<string> = new Set(['format', 'unparsable', 'success_rate']);
 
-function metricOf(kind: Gold['kind'], metric: string): Metric {
-  const { metrics, details } = taskKind(kind).evaluation;
-  return (metrics[metric] ?? details[metric])!;
-}
-
 const rowOf = (kind: Gold['kind'], metric: string): Row => ({
-  label: metricOf(kind, metric).label,
-  note: metricOf(kind, metric).definition,
+  label: metricNamed(kind, metric).label,
+  note: metricNamed(kind, metric).definition,
   metric,
   // A detector writes no text: its format would be 1 by construction.
   value: (stage) =>
@@ -35,7 +30,7 @@ const rowOf = (kind: Gold['kind'], metric: string): Row => ({
 });
 
 const anomalousOnly = (kind: Gold['kind'], metric: string): Row => ({
-  label: `${metricOf(kind, metric).label}, anomalous series`,
+  label: `${metricNamed(kind, metric).label}, anomalous series`,
   note: 'Over the series with an anomaly alone: a policy that always answers \u201cnormal\u201d gets 0.',
   metric: null,
   value: (stage) => stage.metrics.anomalous?.[metric],

@@ -7,7 +7,7 @@ import { fixed, lowerFirst, mean, signed, upperFirst } from '../src/ground/numbe
 import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
 import type { BootstrapOptions } from '../src/measures/bootstrap.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
-import { taskKind } from '../src/tasks/kinds.ts';
+import { metricNamed, taskKind } from '../src/tasks/kinds.ts';
 import type { Baselines } from './baselines.ts';
 import { transferExamples } from './harness.ts';
 import {
@@ -112,7 +112,7 @@ export function gainsOf(
   const before = answers.sft ?? answers.initial;
   const after = answers.rl;
   if (before === undefined || after === undefined) return [];
-  const { metrics, details } = taskKind(before.greedy[0]!.gold.kind).evaluation;
+  const { kind } = before.greedy[0]!.gold;
   const gain = (key: string, label: string, estimate: Estimate): ReportGain => ({
     ...{ key, label, estimate },
     lowerAbove: (wanted.gain as Readonly<Record<string, number>>)[key] ?? null,
@@ -132,7 +132,7 @@ export function gainsOf(
         ]),
     gain('reward_greedy', 'Greedy reward', reward!),
     ...names.map((metric) =>
-      gain(metric, `${upperFirst((metrics[metric] ?? details[metric])!.label)}, greedy`, greedy[metric]!),
+      gain(metric, `${upperFirst(metricNamed(kind, metric).label)}, greedy`, greedy[metric]!),
     ),
   ];
 }

@@ -7,6 +7,7 @@ import { LOCALISATIONS, NORMALS, PAPER } from '../rewards/anomseer.ts';
 import { readUtf8 } from '../src/ground/files.ts';
 import type { Example, Gold } from '../src/ground/types.ts';
 import { advantageLabel, comparesWithTraces, type Recipe } from '../src/recipe/recipe.ts';
+import { imitatesAnswers } from '../src/tasks/evaluation.ts';
 import { choosesClass, taskKind } from '../src/tasks/kinds.ts';
 import type { Baselines } from './baselines.ts';
 import { hasTransfer } from './harness.ts';
@@ -136,9 +137,10 @@ function aboutData(run: RunDirectory, { facts, series }: RunData): string[] {
 
 /** Caveats of policies that started from random weights. */
 function aboutNano(kind: Gold['kind'], numbers: boolean): string[] {
+  const input = numbers ? 'the numbers' : 'the picture';
   return [
     'The policy is very small and started from random weights. It shows that the method works; its numbers are not comparable with published ones of policies with billions of parameters on other data.',
-    ...taskKind(kind).evaluation.imitation(numbers ? 'the numbers' : 'the picture'),
+    ...(taskKind(kind).evaluation.imitation?.(input) ?? [imitatesAnswers(input)]),
   ];
 }
 

@@ -290,8 +290,8 @@ const ABOUT_DETECTORS: Readonly<Record<string, string>> = {
   discords: 'every region unlike the rest, where the strongest discord exceeds 3.5',
 };
 
-/** Detectors of one whole channel that a kind of answers has, by name. */
-const detectorsOf = (kind: Gold['kind']) => taskKind(kind).evaluation.detectors;
+/** Detector of one whole channel that a kind of answers has by this name. */
+const detectorOf = (kind: Gold['kind'], name: string) => taskKind(kind).evaluation.detectors?.get(name);
 
 /** Detectors of AnomSeer's analyses, at fixed thresholds. */
 const fixed: Readonly<Record<string, Baseline>> = Object.fromEntries(
@@ -299,7 +299,7 @@ const fixed: Readonly<Record<string, Baseline>> = Object.fromEntries(
     name,
     {
       ...{ kinds: ['anomaly'], about: ABOUT_DETECTORS[name] ?? name, quick: true, single: true },
-      prepare: async () => following(onChannel(detectorsOf('anomaly').get(name)!), { chosen: 'fixed' }),
+      prepare: async () => following(onChannel(detectorOf('anomaly', name)!), { chosen: 'fixed' }),
     },
   ]),
 );
@@ -339,7 +339,7 @@ const TABLE: Readonly<Record<string, Baseline>> = {
     async prepare(data) {
       const { kind } = data;
       const profile = taskKind(kind).learnsClasses ? learnClasses((await sampleOf(data)).examples) : null;
-      const whole = detectorsOf(kind).get(EXPCOT_BLIND);
+      const whole = detectorOf(kind, EXPCOT_BLIND);
       return following((series) =>
         whole !== undefined && isPlain(series)
           ? orReason(() => whole(series.channels[0]!))

@@ -109,7 +109,8 @@ function statedGold(kind: Gold['kind'], { id, channels, gold }: Drawable, stated
     );
   };
   const known = gold?.kind === kind ? gold : null;
-  return taskKind(kind).state(stated, known, channels[0]!.length, missing);
+  const { state } = taskKind(kind);
+  return state?.(stated, known, channels[0]!.length, missing) ?? known ?? missing('a prepared data set');
 }
 
 /**

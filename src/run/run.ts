@@ -53,6 +53,7 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
+import type { TrainingStage } from '../train/dry-run.ts';
 import { augmentationOf, nanoCard, stageExamples, trainingCard, trainingFacts } from './policy-task.ts';
 import { promptReader } from './prompt-length.ts';
 import { checkRewardNames, checkRewards } from './rewards.ts';
@@ -68,8 +69,6 @@ import {
 } from './run-data.ts';
 import { checkKept, checkPlace } from './run-policy.ts';
 import { checkDType } from './stage-memory.ts';
-
-export type TrainingStage = 'sft' | 'rl';
 
 /** Record of a stage, written when it ends or is stopped. */
 export interface StageRecord {

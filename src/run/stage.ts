@@ -19,6 +19,7 @@ import { say, shellWord } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { advantageName, type Recipe } from '../recipe/recipe.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
+import type { TrainingStage } from '../train/dry-run.ts';
 import { type GuardName, guardText } from '../train/guards.ts';
 import { type Completion, type RlMetrics, RunLog, type SftMetrics } from '../train/metrics.ts';
 import { cautions } from '../train/rl.ts';
@@ -29,14 +30,7 @@ import { runWorkers } from '../train/worker-group.ts';
 import { CompletionsPage } from './completions.ts';
 import { type JudgeCounts, recipeJudge } from './judging.ts';
 import { stageExamples } from './policy-task.ts';
-import {
-  Run,
-  type RunRequest,
-  runSession,
-  type StageRecord,
-  type TrainingStage,
-  writeEnvironment,
-} from './run.ts';
+import { Run, type RunRequest, runSession, type StageRecord, writeEnvironment } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { stageMemory } from './stage-memory.ts';
 import { Evaluator, readValidation } from './validation.ts';

@@ -15,9 +15,10 @@ import { overallOf } from '../../eval/metrics.ts';
 import { linkAtomic, syncPath } from '../ground/files.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { olderCheckpoints, stepsIn } from '../train/checkpoint.ts';
+import type { TrainingStage } from '../train/dry-run.ts';
 import { RunLog, readLog } from '../train/metrics.ts';
 import { bestOf, EvaluatorState, type ValidationLine } from '../train/validation.ts';
-import type { Run, TrainingStage } from './run.ts';
+import type { Run } from './run.ts';
 
 /** Lines of the evaluations of a stage, in the order of steps. */
 export const readValidation = (stageDirectory: string): ValidationLine[] =>

@@ -15,7 +15,6 @@ import {
   CLASS_ACCURACY,
   type Evaluation,
   FORMAT_METRIC,
-  imitatesAnswers,
   type Metrics,
   NO_MEASURE_OF_TEXT,
   REASONING_METRICS,
@@ -169,7 +168,6 @@ const evaluation: Evaluation<ClassificationGold> = {
   right: (answer, gold) => (answer.class === null ? null : answer.class === gold.class),
   answerParts: ['class', 'extension'],
   said: (gold) => ({ intervals: null, class: gold?.class ?? null }),
-  detectors: new Map(),
   detector: 'classifier',
 
   subject: 'classes',
@@ -199,7 +197,6 @@ const evaluation: Evaluation<ClassificationGold> = {
     'Resamples that lack a rare class average over the others: where a class has few held-out series, the intervals of balanced accuracy and macro F1 are wide.',
     `The reward is what reinforcement maximises, and class accuracy is nine tenths of it. ${NO_MEASURE_OF_TEXT}`,
   ],
-  imitation: (input) => [imitatesAnswers(input)],
   detectorCaveats({ learned }) {
     const from =
       learned === undefined || learned.used === learned.examples

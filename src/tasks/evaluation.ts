@@ -78,8 +78,8 @@ export interface Evaluation<G extends Gold = Gold> {
   readonly answerParts: readonly ('intervals' | 'variates' | 'class' | 'extension')[];
   /** The parts of an answer; null: there is none. */
   said(gold: G | null): Pick<ParsedAnswer, 'intervals' | 'class' | 'variates'>;
-  /** Classical detectors of one whole channel [N], by name; none: the blind expert answers alone. */
-  readonly detectors: ReadonlyMap<string, (values: Float64Array) => G>;
+  /** Classical detectors of one whole channel [N], by name. Default: none, the blind expert answers alone. */
+  readonly detectors?: ReadonlyMap<string, (values: Float64Array) => G>;
   /** Name for a detector. */
   readonly detector: 'detector' | 'classifier';
 
@@ -103,8 +103,8 @@ export interface Evaluation<G extends Gold = Gold> {
   ): { readonly shown: Html; readonly spoken: string };
   /** Notes on the metrics. */
   readonly caveats: readonly string[];
-  /** Note on what a small policy imitates; `input`: the picture, or the numbers. */
-  imitation(input: string): string[];
+  /** Notes on what a small policy imitates; `input`: the picture, or the numbers. Default: `imitatesAnswers`. */
+  imitation?(input: string): string[];
   /** Notes on the classical detectors. */
   detectorCaveats(facts: DetectorFacts): string[];
 }
@@ -176,7 +176,7 @@ export const pick = (metrics: Metrics, ...names: readonly string[]): Metrics =>
 /** "0.812 [0.790, 0.833]". */
 export const withInterval = (estimate: Estimate): string => `${fixed(estimate.mean)} ${interval(estimate)}`;
 
-/** Note on the small policy's traces, shared by all kinds except anomalies. */
+/** Note on the small policy's traces. */
 export const imitatesAnswers = (input: string): string =>
   `The traces that it imitates are written with the true answers of training series at hand. On held-out series the policy has ${input} and the task prompt, nothing else.`;
 

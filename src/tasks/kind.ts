@@ -180,11 +180,11 @@ export interface TaskKind<G extends Gold = Gold> {
   /** Marks in a picture; null for none. */
   marks(gold: G, length: number): Marks | null;
   /**
-   * Gold answer stated by a user, which overrides the file's (`found`).
+   * Gold answer stated by a user, which overrides the file's (`found`). Default: the file's, nothing can be stated.
    * @param missing throws that it is not stated, naming the option
    * @throws ConfigError for a wrong statement
    */
-  state(stated: Statement, found: G | null, length: number, missing: (option: string) => never): G;
+  state?(stated: Statement, found: G | null, length: number, missing: (option: string) => never): G;
 
   // What is asked.
   /** Instruction for small policies, always the same. */

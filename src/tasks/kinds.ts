@@ -15,6 +15,7 @@ import type {
 } from '../ground/types.ts';
 import { anomaly } from './anomaly.ts';
 import { classification } from './classification.ts';
+import type { Metric } from './evaluation.ts';
 import type {
   Agreement,
   Asked,
@@ -42,6 +43,12 @@ export const KIND_NAMES = Object.keys(KINDS) as [Gold['kind'], ...Gold['kind'][]
 
 /** A kind by its name. What it is handed must be of this kind. */
 export const taskKind = (name: Gold['kind']): TaskKind => KINDS[name];
+
+/** A metric of a kind by its name, the further ones included. */
+export function metricNamed(kind: Gold['kind'], name: string): Metric {
+  const { metrics, details } = taskKind(kind).evaluation;
+  return (metrics[name] ?? details[name])!;
+}
 
 /** Returns true if responses choose a class. */
 export const choosesClass = (kind: Gold['kind']): boolean => taskKind(kind).classes.length > 0;

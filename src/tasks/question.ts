@@ -10,7 +10,6 @@ import { html } from '../html/html.ts';
 import {
   type Evaluation,
   FORMAT_METRIC,
-  imitatesAnswers,
   type Metrics,
   NO_MEASURE_OF_TEXT,
   REASONING_METRICS,
@@ -148,7 +147,6 @@ const evaluation: Evaluation<QuestionGold> = {
   right: (answer, gold) => (answer.class === null ? null : answersQuestion(answer.class, gold)),
   answerParts: ['class'],
   said: (gold) => ({ intervals: null, class: gold?.answer ?? null }),
-  detectors: new Map(),
   detector: 'classifier',
 
   subject: 'questions',
@@ -175,7 +173,6 @@ const evaluation: Evaluation<QuestionGold> = {
     'Read accuracy beside chance: with two options guessing is right half of the time.',
     `The reward is what reinforcement maximises, and accuracy is nine tenths of it. ${NO_MEASURE_OF_TEXT}`,
   ],
-  imitation: (input) => [imitatesAnswers(input)],
   detectorCaveats: () => ['The baselines read neither question nor series.'],
 };
 
@@ -267,7 +264,6 @@ export const question: TaskKind<QuestionGold> = {
   label: (gold) => gold.category ?? 'questions',
   parts: (gold) => `<answer>${gold.answer}</answer>`,
   marks: () => null,
-  state: (_, found, __, missing) => found ?? missing('a prepared data set'),
 
   phrase: 'Answer the question.',
   question: 'Answer the question.',

@@ -11,7 +11,6 @@ import { html } from '../html/html.ts';
 import {
   type Evaluation,
   FORMAT_METRIC,
-  imitatesAnswers,
   type Metrics,
   NO_MEASURE_OF_TEXT,
   REASONING_METRICS,
@@ -172,7 +171,6 @@ const evaluation: Evaluation<VariatesGold> = {
     (answer.variates ?? null) === null ? null : String(answer.variates) === String(gold.variates),
   answerParts: ['variates'],
   said: (gold) => ({ intervals: null, class: null, variates: gold?.variates ?? null }),
-  detectors: new Map(),
   detector: 'detector',
 
   subject: 'anomalous variates',
@@ -203,7 +201,6 @@ const evaluation: Evaluation<VariatesGold> = {
   caveats: [
     `The reward is what reinforcement maximises, and F1 of the variates is nine tenths of it. ${NO_MEASURE_OF_TEXT}`,
   ],
-  imitation: (input) => [imitatesAnswers(input)],
   detectorCaveats: () => ['Its thresholds are fixed.'],
 };
 
@@ -237,7 +234,6 @@ export const variates: TaskKind<VariatesGold> = {
   parts: (gold) => `<answer>[${gold.variates.join(', ')}]</answer>`,
   marks: (gold, length) =>
     gold.variates.length === 0 ? null : { intervals: [[0, length]], channels: gold.variates },
-  state: (_, found, __, missing) => found ?? missing('a prepared data set'),
 
   phrase: 'Find the odd variates.',
   question: 'Find the variates that behave unlike the others.',

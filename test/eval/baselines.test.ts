@@ -17,7 +17,7 @@ import { recipeSchema } from '../../src/recipe/recipe.ts';
 import { DETECTORS } from '../../src/series/detectors.ts';
 import { anomaly } from '../../src/tasks/anomaly.ts';
 
-const DETECTORS_OF_ANOMALIES = anomaly.evaluation.detectors;
+const DETECTORS_OF_ANOMALIES = anomaly.evaluation.detectors!;
 const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20, validation: 15 } });
 const heldOut = openHeldOut(recipe).series;
 const validation = validationOf(recipe);
