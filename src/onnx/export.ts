@@ -159,10 +159,7 @@ function writeGraph(
 function storedTensors(directory: string, dims: Dims): Map<string, StoredTensor> {
   const layout = layoutOf(dims);
   const stored = byPublishedName(layout, openCheckpoint(directory));
-  const mismatch = compareParts(
-    layout.parameters.flatMap(({ parts }) => parts),
-    stored,
-  );
+  const mismatch = compareParts(layout, stored);
   if (mismatch === null) return stored;
   throw new CheckpointError(`${directory}: the weights do not fit config.json: ${mismatch.problems}`);
 }

@@ -448,8 +448,7 @@ export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adap
   }
   const options: AdapterOptions = { ...config, targets };
   const layout = adapterLayout(dims, options);
-  const parts = layout.parameters.flatMap((parameter) => parameter.parts);
-  const mismatch = compareParts(parts, stored, unknown, storedName);
+  const mismatch = compareParts(layout, stored, unknown, storedName);
   if (mismatch === null) return { options, flat: loadFlat(engine, layout, stored, 'float32') };
   throw new CheckpointError(
     `${file}: these tensors are no adapter of rank ${config.rank} for this policy; ${mismatch.problems}. ` +

@@ -144,12 +144,11 @@ export function seenInPrompts(policy: Policy, prompts: readonly EncodedPrompt[],
   const { engine, dims } = policy;
   const flags = new Float32Array(prompts.length * dims.vocabulary);
   for (const [i, { ids }] of prompts.entries()) for (const id of ids) flags[i * dims.vocabulary + id] = 1;
-  const rows = engine.indexSelect(engine.tensor(flags, [prompts.length, dims.vocabulary]), each); // [m, V]
-  return seenOf(policy, each.shape[0]!, engine.reshape(rows, [-1]));
+  return seenBy(policy, { flags: engine.tensor(flags, [flags.length]) }, each);
 }
 
 /** Returns the seen tokens of the rows `slots` [m]. */
-export function seenBy(policy: Policy, { flags }: Seen, slots: Tensor): Seen {
+export function seenBy(policy: Policy, { flags }: Pick<Seen, 'flags'>, slots: Tensor): Seen {
   const { engine, dims } = policy;
   const rows = engine.indexSelect(engine.reshape(flags, [-1, dims.vocabulary]), slots); // [m, V]
   return seenOf(policy, slots.shape[0]!, engine.reshape(rows, [-1]));

@@ -2,7 +2,7 @@
 import type { DType, Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
-import { type Layout, type Part, publishedName, type WeightDType } from './layout.ts';
+import { type Layout, publishedName, type WeightDType } from './layout.ts';
 import {
   elements,
   listed,
@@ -89,15 +89,16 @@ interface Mismatch {
 }
 
 /**
- * Compares stored tensors, by the names of a layout's parts, with these parts; null when they fit. `unknown`: further
+ * Compares stored tensors, by the names of a layout's parts, with the layout; null when they fit. `unknown`: further
  * tensors, which are known to have no part; `fileName`: how a part is called in the file.
  */
 export function compareParts(
-  parts: readonly Part[],
+  layout: Layout,
   stored: ReadonlyMap<string, StoredTensor>,
   others: readonly string[] = [],
   fileName: (part: string) => string = (name) => name,
 ): Mismatch | null {
+  const parts = layout.parameters.flatMap((parameter) => parameter.parts);
   const wanted = new Set(parts.map(({ name }) => name));
   const missing = parts.filter(({ name }) => !stored.has(name)).map(({ name }) => fileName(name));
   const unknown = [
@@ -156,10 +157,7 @@ export function loadWeights(
   dtype: WeightDType = 'float32',
 ): Tensor {
   const stored = byPublishedName(layout, checkpoint);
-  const mismatch = compareParts(
-    layout.parameters.flatMap(({ parts }) => parts),
-    stored,
-  );
+  const mismatch = compareParts(layout, stored);
   if (mismatch === null) return loadFlat(engine, layout, stored, dtype);
   const hint = mismatch.missing.includes(HEAD)
     ? "; a policy whose head is its embedding has 'tie_word_embeddings': true"

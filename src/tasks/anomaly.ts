@@ -51,7 +51,6 @@ import {
   labelProblem,
   MISSING,
   nameClass,
-  partOf,
   type Reading,
   readLabel,
   readList,
@@ -128,16 +127,15 @@ function looseIntervals(text: string, length: number): Interval[] | null {
  */
 export function parseAnswer(response: string, length: number, reading: Reading = 'lenient'): ParsedAnswer {
   checkCount('parseAnswer', 'series length', length);
-  const tagged = readTagged(response, FORMAT);
-  const { answer = null, class: named = null, think = null } = tagged.parts;
+  const { parts, part, problem: formProblem } = readTagged(response, FORMAT, reading);
+  const { answer = null, class: named = null, think = null } = parts;
   const intervals = answer === null ? MISSING : parseIntervals(answer, length);
   const label = readLabel(named);
   const problem =
-    tagged.problem ??
+    formProblem ??
     (typeof intervals === 'string' ? intervals : null) ??
     labelProblem(label) ??
     thinkProblem(think);
-  const part = (name: string, which: 0 | -1 = 0) => partOf(tagged, name, response, reading, which);
   const list = typeof intervals === 'string' && reading === 'lenient' ? part('answer', -1) : null;
   return {
     think: part('think'),

@@ -28,7 +28,6 @@ import { type Asked, chooseOne, shownSeries, type TaskKind } from './kind.ts';
 import {
   labelProblem,
   nameClass,
-  partOf,
   RESERVED,
   readLabel,
   readTagged,
@@ -84,13 +83,13 @@ export function parseClassification(
   response: string,
   { extension = false, classes = [], reading = 'lenient' }: Partial<Asked> = {},
 ): ParsedAnswer {
-  const tagged = readTagged(response, extension ? WITH_EXTENSION : FORMAT);
-  const { class: named = null, think = null } = tagged.parts;
+  const format = extension ? WITH_EXTENSION : FORMAT;
+  const { parts, part, problem: formProblem } = readTagged(response, format, reading);
+  const { class: named = null, think = null } = parts;
   const label = readLabel(named);
-  const part = (name: string) => partOf(tagged, name, response, reading);
-  const advice = tagged.parts['extension']?.trim() || null;
+  const advice = parts['extension']?.trim() || null;
   const problem =
-    tagged.problem ??
+    formProblem ??
     labelProblem(label) ??
     thinkProblem(think) ??
     (extension && advice === null ? 'the extension is blank' : null);

@@ -20,16 +20,7 @@ import {
   withInterval,
 } from './evaluation.ts';
 import { type Asked, shownSeries, type TaskKind } from './kind.ts';
-import {
-  folded,
-  MISSING,
-  partOf,
-  RESERVED,
-  readLabel,
-  readTagged,
-  tagFormat,
-  thinkProblem,
-} from './response.ts';
+import { folded, MISSING, RESERVED, readLabel, readTagged, tagFormat, thinkProblem } from './response.ts';
 
 const FORMAT = tagFormat('think', 'answer');
 
@@ -67,13 +58,13 @@ export function parseQuestion(
   response: string,
   { options = [], reading = 'lenient' }: Pick<Partial<Asked>, 'options' | 'reading'> = {},
 ): ParsedAnswer {
-  const tagged = readTagged(response, FORMAT);
-  const { answer = null, think = null } = tagged.parts;
+  const { parts, part, problem: formProblem } = readTagged(response, FORMAT, reading);
+  const { answer = null, think = null } = parts;
   const letters = options.map((_, i) => letterOf(i));
   const exact = readLabel(answer);
   const fits = exact !== null && (letters.length === 0 || letters.includes(exact));
   const problem =
-    tagged.problem ??
+    formProblem ??
     (answer === null
       ? MISSING
       : fits
@@ -82,7 +73,6 @@ export function parseQuestion(
           ? 'the answer is blank, too long or more than one line'
           : `the answer is none of the letters A to ${letters.at(-1)}`) ??
     thinkProblem(think);
-  const part = (name: string, which: 0 | -1 = 0) => partOf(tagged, name, response, reading, which);
   const loose = reading === 'strict' || fits ? null : part('answer', -1);
   const read =
     loose === null

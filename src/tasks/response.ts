@@ -45,6 +45,11 @@ interface TaggedParts {
   readonly parts: Readonly<Record<string, string | null>>;
   /** First deviation from exactly these parts in this order; null without one. */
   readonly problem: string | null;
+  /**
+   * Returns a part. If its tags are repeated, interleaved or in another case, a lenient reading takes the first (`which` 0) or last (−1)
+   * text between them.
+   */
+  readonly part: (name: string, which?: 0 | -1) => string | null;
 }
 
 interface Tag {
@@ -77,11 +82,13 @@ function layoutProblem(text: string, tags: readonly Tag[], format: TagFormat): s
  * between them, so that a response cannot offer several answers. `problem` covers order and text outside the
  * parts, not their content.
  */
-export function readTagged(text: string, format: TagFormat): TaggedParts {
+export function readTagged(text: string, format: TagFormat, reading: Reading): TaggedParts {
   const parts: Record<string, string | null> = {};
   for (const name of format.names) parts[name] = null;
+  const part = (name: string, which: 0 | -1 = 0): string | null =>
+    parts[name] ?? (reading === 'strict' ? null : (taggedTexts(text, name).at(which) ?? null));
   if (text.length > MAX_RESPONSE_LENGTH) {
-    return { parts, problem: `longer than ${MAX_RESPONSE_LENGTH} characters` };
+    return { parts, part, problem: `longer than ${MAX_RESPONSE_LENGTH} characters` };
   }
   const tags: Tag[] = [];
   for (const match of text.matchAll(format.pattern)) {
@@ -94,7 +101,7 @@ export function readTagged(text: string, format: TagFormat): TaggedParts {
     const closing = tags[tags.indexOf(opening) + 1]!;
     if (closing.text === `</${name}>`) parts[name] = text.slice(opening.end, closing.start);
   }
-  return { parts, problem: layoutProblem(text, tags, format) };
+  return { parts, part, problem: layoutProblem(text, tags, format) };
 }
 
 /** Returns all texts between tags of one name (in any case), in order; used for malformed responses. */
@@ -223,17 +230,3 @@ export const thinkProblem = (think: string | null): string | null =>
 
 export const labelProblem = (label: string | null): string | null =>
   label === null ? 'the class is blank, too long or more than one line' : null;
-
-/**
- * Returns a part of the response. If its tags are repeated, interleaved or in another case, a lenient reading takes the
- * first (`which` 0) or last (−1) text between them.
- */
-export function partOf(
-  { parts }: TaggedParts,
-  name: string,
-  response: string,
-  reading: Reading,
-  which: 0 | -1 = 0,
-): string | null {
-  return parts[name] ?? (reading === 'strict' ? null : (taggedTexts(response, name).at(which) ?? null));
-}

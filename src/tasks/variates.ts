@@ -25,7 +25,6 @@ import {
   INTEGER,
   JSON_NUMBER,
   MISSING,
-  partOf,
   type Reading,
   readList,
   readTagged,
@@ -90,11 +89,10 @@ export function parseVariates(
   reading: Reading = 'lenient',
 ): ParsedAnswer {
   checkCount('parseVariates', 'number of channels', channels);
-  const tagged = readTagged(response, FORMAT);
-  const { answer = null, think = null } = tagged.parts;
+  const { parts, part, problem: formProblem } = readTagged(response, FORMAT, reading);
+  const { answer = null, think = null } = parts;
   const variates = answer === null ? MISSING : parseIds(answer, channels);
-  const problem = tagged.problem ?? (typeof variates === 'string' ? variates : null) ?? thinkProblem(think);
-  const part = (name: string, which: 0 | -1 = 0) => partOf(tagged, name, response, reading, which);
+  const problem = formProblem ?? (typeof variates === 'string' ? variates : null) ?? thinkProblem(think);
   const list = typeof variates === 'string' && reading === 'lenient' ? part('answer', -1) : null;
   return {
     think: part('think'),
