@@ -67,8 +67,6 @@ export interface PreparedBaseline {
 
 interface Baseline {
   readonly kinds: readonly Gold['kind'][];
-  /** One line for users. */
-  readonly about: string;
   /** True where it is fast enough to answer beside any policy. */
   readonly quick?: boolean;
   /** True where runs try it beside their policies, though it is not quick: the product's own detector, 33 ms of CPU time a series of 1000 points. */
@@ -256,7 +254,6 @@ async function chooseThreshold(
 function pointScoreBaseline(name: string, score: PointScore): Baseline {
   return {
     kinds: ['anomaly'],
-    about: score.about,
     single: true,
     inRuns: score.inRuns === true,
     async prepare(data) {
@@ -280,16 +277,6 @@ function pointScoreBaseline(name: string, score: PointScore): Baseline {
   };
 }
 
-const ABOUT_DETECTORS: Readonly<Record<string, string>> = {
-  zscore: 'samples more than 3σ from the mean, at that fixed threshold',
-  'clipped-zscore': 'the same with moments that outliers do not move, and runs joined',
-  iqr: 'samples more than 3 interquartile ranges outside the quartiles (Tukey)',
-  gradient: 'stretches whose smoothed slope is beyond 3σ',
-  'sliding-period': 'windows whose dominant period is beyond 3σ',
-  discord: 'the strongest discord of the matrix profile (window 50), where its z-score exceeds 3.5',
-  discords: 'every region unlike the rest, where the strongest discord exceeds 3.5',
-};
-
 /** Detector of one whole channel that a kind of answers has by this name. */
 const detectorOf = (kind: Gold['kind'], name: string) => taskKind(kind).evaluation.detectors?.get(name);
 
@@ -298,7 +285,7 @@ const fixed: Readonly<Record<string, Baseline>> = Object.fromEntries(
   Object.keys(DETECTORS).map((name): [string, Baseline] => [
     name,
     {
-      ...{ kinds: ['anomaly'], about: ABOUT_DETECTORS[name] ?? name, quick: true, single: true },
+      ...{ kinds: ['anomaly'], quick: true, single: true },
       prepare: async () => following(onChannel(detectorOf('anomaly', name)!), { chosen: 'fixed' }),
     },
   ]),
@@ -333,7 +320,6 @@ const TABLE: Readonly<Record<string, Baseline>> = {
   ...fixed,
   [EXPCOT_BLIND]: {
     kinds: KIND_NAMES.filter((name) => !taskKind(name).readsWords),
-    about: "the expert's analyses read without the answer",
     quick: true,
     suits: async (data) => !taskKind(data.kind).learnsClasses || (await hasTraining(data)),
     async prepare(data) {
@@ -349,7 +335,6 @@ const TABLE: Readonly<Record<string, Baseline>> = {
   },
   '1nn-euclid': {
     kinds: ['classification'],
-    about: 'the class of the nearest training example, each channel standardised (1NN-ED)',
     quick: true,
     async suits(data) {
       const sample = await sampleIfAny(data);
@@ -368,26 +353,22 @@ const TABLE: Readonly<Record<string, Baseline>> = {
   },
   '1nn-dtw': {
     kinds: ['classification'],
-    about: 'the nearest by dynamic time warping, window learned by leave-one-out as in the UCR archive',
     prepare: async (data) => warpingClassifier((await sampleOf(data)).examples, 'learned', data),
   },
   '1nn-dtw-full': {
     kinds: ['classification'],
-    about: 'the same with an unlimited window',
     prepare: async (data) => warpingClassifier((await sampleOf(data)).examples, 'full', data),
   },
   minirocket: {
     kinds: ['classification'],
-    about: 'ridge on 9996 features of MiniRocket (Dempster et al. 2021)',
     prepare: async (data) => miniRocketClassifier((await sampleOf(data)).examples, data),
   },
   'first-option': {
-    ...{ kinds: ['question'], about: 'the letter A, whatever is asked', quick: true },
+    ...{ kinds: ['question'], quick: true },
     prepare: async ({ kind }) => following(always(kind, 'A')),
   },
   majority: {
     kinds: ['classification', 'question'],
-    about: 'the most frequent class of the training examples, or the most frequent answer',
     quick: true,
     suits: async (data) => (await mostFrequent(data)) !== null,
     async prepare(data) {

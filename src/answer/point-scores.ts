@@ -25,7 +25,6 @@ import { dominantPeriod } from '../series/spectrum.ts';
 import { moments } from '../series/stats.ts';
 
 export interface PointScore {
-  readonly about: string;
   /** Scores one channel [N] of finite values: ≥ 0, finite, higher is more anomalous. */
   readonly scores: (values: Float64Array) => Float64Array;
   /** True where scores are standardised over the series before they are compared with the threshold. */
@@ -62,12 +61,10 @@ const STANDARD = { standardised: true, threshold: 3, source: 'TSB-UAD: mean + 3 
 
 export const POINT_SCORES: Readonly<Record<string, PointScore>> = {
   'three-sigma': {
-    about: 'samples more than a number of standard deviations from the mean (3σ)',
     scores: deviationScore,
     ...{ standardised: false, threshold: 3, source: 'three standard deviations', finds: 'global point' },
   },
   hampel: {
-    about: "samples far from the median of their 11 neighbours in scaled MADs (Hampel's filter)",
     scores: (values) => hampelScore(values),
     ...{
       standardised: false,
@@ -77,36 +74,30 @@ export const POINT_SCORES: Readonly<Record<string, PointScore>> = {
     },
   },
   'spectral-residual': {
-    about: 'saliency of the spectral residual (Ren et al. 2019)',
     scores: (values) => spectralScore(values, 3),
     ...{ standardised: false, threshold: 3, source: 'Ren et al. 2019', finds: 'contextual point' },
   },
   'matrix-profile': {
-    about: 'distance of each window to the most similar other one (discords of the matrix profile)',
     scores: overWindows(windowDiscords),
     ...STANDARD,
     finds: 'contextual point',
   },
   'isolation-forest': {
-    about: 'isolation forest over windows (Liu et al. 2008)',
     scores: overWindows(windowIsolation),
     ...STANDARD,
     finds: 'shapelet',
   },
   'seasonal-residual': {
-    about: 'what season and trend leave over: residual of a robust STL decomposition',
     scores: (values) => stlScore(values, season(values), true),
     ...STANDARD,
     finds: 'seasonal',
   },
   'sub-pca': {
-    about: 'what the principal components of all windows leave of each (Sub-PCA of TSB-UAD)',
     scores: overWindows((values, window) => subPca(values, { window })),
     ...STANDARD,
     finds: 'shapelet',
   },
   'timeseer-detect': {
-    about: "timeseer's own detector, by the severity of what each sample belongs to",
     scores: (values) =>
       values.length < 2 ? new Float64Array(values.length) : detect(values, { severity: LEVELS.low }).score,
     ...{

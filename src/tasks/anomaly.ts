@@ -454,7 +454,6 @@ const evaluation: Evaluation<AnomalyGold> = {
 };
 
 export const anomaly: TaskKind<AnomalyGold> = {
-  name: 'anomaly',
   answers: 'intervals of anomalies',
   column: 'intervals',
   classes: ANOMALY_CLASSES,

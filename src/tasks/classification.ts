@@ -206,7 +206,6 @@ const evaluation: Evaluation<ClassificationGold> = {
 };
 
 export const classification: TaskKind<ClassificationGold> = {
-  name: 'classification',
   answers: 'classes',
   column: 'classes',
   classes: 'data',

@@ -122,7 +122,6 @@ export interface Statement {
 }
 
 export interface TaskKind<G extends Gold = Gold> {
-  readonly name: G['kind'];
   /** Name of the answers, plural: `intervals of anomalies`. */
   readonly answers: string;
   /** Short name for tables. */

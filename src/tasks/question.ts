@@ -198,7 +198,6 @@ const textOrNull = (record: Record<string, unknown>, name: string, at: Place): s
   record[name] === null ? null : stringField(record, name, at);
 
 export const question: TaskKind<QuestionGold> = {
-  name: 'question',
   answers: 'answers to questions',
   column: 'answers',
   classes: [],

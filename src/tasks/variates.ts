@@ -203,7 +203,6 @@ const evaluation: Evaluation<VariatesGold> = {
 };
 
 export const variates: TaskKind<VariatesGold> = {
-  name: 'variates',
   answers: 'numbers of variates',
   column: 'which variates',
   classes: [],

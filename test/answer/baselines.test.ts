@@ -67,10 +67,7 @@ describe('the list of baselines', () => {
     );
     expect(baselinesOf('anomaly')).toEqual(expect.arrayContaining(Object.keys(POINT_SCORES)));
     expect(baselinesOf('variates')).toEqual(['expcot-blind']);
-    for (const [name, { about }] of BASELINES) {
-      expect(about.length).toBeGreaterThan(10);
-      expect(name).toMatch(/^[a-z0-9-]+$/);
-    }
+    for (const name of BASELINES.keys()) expect(name).toMatch(/^[a-z0-9-]+$/);
   });
 
   test('finds a name, or says which was meant', () => {

@@ -28,7 +28,6 @@ const FORM = '<think>…</think><count>…</count>';
 
 const count = {
   ...taskKind('variates'),
-  name: 'count',
   fields: ['kind', 'count'],
   fieldsFrom: ({ count: given = 0 }) => ({ count: given }),
   asks: () => ({ text: 'How many peaks?', options: [] }),
