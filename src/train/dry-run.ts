@@ -122,8 +122,6 @@ export interface StageMeasure {
   readonly shared: number;
   /** Largest of each phase, bytes: what is held included, of all workers together unless `perWorker`. */
   readonly phases: ReadonlyMap<Phase, number>;
-  /** Bytes by origin at the peak of each phase, for one worker. */
-  readonly kinds: ReadonlyMap<Phase, Readonly<Record<string, number>>>;
   /** Activations that a worker keeps for the backward pass of its longest micro-batch, bytes. */
   readonly activations: number;
   readonly peak: number;
@@ -679,12 +677,10 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
       : shared + workers * Math.max(0, bytes - shared);
   const inShares = learner.shared * (policy.dtype === 'bfloat16' ? 2 : 4);
   const phases = new Map<Phase, number>();
-  const kinds = new Map<Phase, Readonly<Record<string, number>>>();
   for (const [name, mark] of ledger.peaks()) {
     const least = learner.held - (UPDATE.has(name as Phase) ? inShares : 0);
     if (name === BEGIN || (name !== 'load' && mark.bytes <= least)) continue;
     phases.set(name as Phase, name === 'load' ? mark.bytes : together(mark.bytes));
-    kinds.set(name as Phase, mark.kinds);
   }
   const [at, peak] = [...phases].reduce((most, phase) => (phase[1] > most[1] ? phase : most));
   const { activations } = learner;
@@ -701,7 +697,6 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
     held,
     shared: inShares,
     phases,
-    kinds,
     activations,
     peak,
     at,

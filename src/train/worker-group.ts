@@ -269,11 +269,8 @@ export function failureOf(error: unknown): WorkerFailure {
 
 /** A rank failed with a typed error; the message is the rank's own. */
 export class WorkerError extends TimeseerError {
-  /** Name of the error type that the rank threw. */
-  readonly kind: string;
-  constructor({ name, message, stack }: WorkerFailure) {
+  constructor({ message, stack }: WorkerFailure) {
     super(message);
-    this.kind = name;
     this.stack = stack;
   }
 }
