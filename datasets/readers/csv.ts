@@ -19,6 +19,10 @@ const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
 /** Headers of time columns, in any case. */
 const TIME_NAME =
   /^(?:times?|timestamps?|dates?|date[_ ]?time|ds|t|index|idx|steps?|epoch|unix(?:[_ ]?time)?|seconds?)$/i;
+/** Headers of the labels of points in public collections, in any case: the anomalies, and the change points of some. */
+const LABEL_NAME = /^(?:labels?|(?:is[_ ]?)?(?:anomal(?:y|ous)|outlier)|normal\/attack|change[_ ]?points?)$/i;
+export const labelsPoints = (name: string): boolean => LABEL_NAME.test(name);
+
 /** Header that pandas gives to its row numbers. */
 const ROW_NUMBER_NAME = /^(?:unnamed: 0|index|idx)?$/i;
 

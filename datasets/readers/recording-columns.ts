@@ -3,7 +3,7 @@ import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { show } from '../../src/ground/json-record.ts';
 import { getOrMake } from '../../src/ground/maps.ts';
 import { plural } from '../../src/ground/numbers.ts';
-import { chosenColumn, listed } from './csv.ts';
+import { chosenColumn, labelsPoints, listed } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
 import { kindOf, type NumberFormat, readNumber } from './number-format.ts';
 import type { Note } from './quality.ts';
@@ -29,6 +29,16 @@ const POINTED_DATE = /^\d{1,2}\.\d{1,2}\.\d{2,4}\b/;
 /** Units that multiply; numbers with and without them differ in magnitude. */
 const MAGNITUDE = /^(?:[kmgtb]|mn|bn|mio|mrd|[kmgt]i?b)$/i;
 
+/** Indices of the columns that mark each point as anomalous or not, by their names or as in the `.out` files of TSB-UAD. */
+function labelColumns({ columns, file, layout }: Table): number[] {
+  const unnamed = layout.header === null && columns.length === 2 && /\.out$/i.test(file) ? 1 : -1;
+  return [...columns.keys()].filter((i) => {
+    const column = columns[i]!;
+    if (!labelsPoints(column.name) && i !== unnamed) return false;
+    return isTruth(column) || column.cells.every((cell) => /^(?:[01](?:\.0*)?)?$/.test(cell));
+  });
+}
+
 /** Indices of the value columns. */
 export function valueColumns(
   table: Table,
@@ -47,8 +57,18 @@ export function valueColumns(
   // Fields beside labels are values, whatever their name.
   const mayCount = (times !== null || numeric.length > 1) && !table.rewritten?.labels.length;
   const parts = datePartColumns(columns);
-  const left = numeric.filter((i) => !mayCount || !(countsTime(columns[i]!, i) || parts.includes(i)));
+  const labels = table.rewritten?.labels.length ? [] : labelColumns(table);
+  const left = numeric.filter(
+    (i) => !labels.includes(i) && (!mayCount || !(countsTime(columns[i]!, i) || parts.includes(i))),
+  );
   const chosen = left.length > 0 ? left : numeric;
+  const marks = labels.filter((i) => numeric.includes(i) && !chosen.includes(i));
+  if (marks.length > 0) {
+    notes.push({
+      kind: 'labels',
+      text: `Labels of points are not judged: ${listed(marks.map((i) => columns[i]!))}. --column judges the columns that it names.`,
+    });
+  }
   const leftOut = parts.filter((i) => numeric.includes(i) && !chosen.includes(i));
   if (leftOut.length > 0) {
     const names = listed(leftOut.map((i) => columns[i]!));

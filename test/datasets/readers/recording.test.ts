@@ -457,6 +457,20 @@ describe('the time', () => {
     expect(none.message).toContain('"30" in the time column "day"; expected a day in figures');
   });
 
+  it('beside labels of points leaves them out, unless they are named', () => {
+    const rows = [0, 1, 2, 3].map((n) => `${minutes(n)},${n * n},${n === 2 ? 1 : 0},0`).join('\n');
+    const content = `timestamp,value,is_anomaly,changepoint\n${rows}\n`;
+    const r = read(content);
+    expect(r.columns.map(({ name }) => name)).toEqual(['value']);
+    expect(note(r, 'labels')).toBe(
+      'Labels of points are not judged: "is_anomaly", "changepoint". --column judges the columns that it names.',
+    );
+    expect(values(read(content, { columns: ['is_anomaly'] }))).toEqual([0, 0, 1, 0]);
+    expect(read('v,label\n1,5\n2,7\n4,6\n').columns.map(({ name }) => name)).toEqual(['v', 'label']);
+    const out = readRecording(new TextEncoder().encode('1,0.0\n5,1.0\n2,0.0\n'), { name: 'a.out' });
+    expect(out.columns.map(({ name }) => name)).toEqual(['column 1']);
+  });
+
   it('that cannot be read is said to be missing', () => {
     const r = read('time,v\nMar  1 noon 01,5\nMar  1 noon 02,7\n');
     expect(r.time).toBeNull();
