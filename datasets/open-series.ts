@@ -105,7 +105,7 @@ function drawableOf(record: RawRecord): Drawable {
 function* recordsOf(path: string, column: readonly string[] | undefined): Generator<Drawable> {
   const format = formatOf(path);
   // Columns of a CSV file are chosen while it is read: by name or number, and others may be no channels at all.
-  const byColumn = format === 'csv' || (format === 'nab' && column !== undefined);
+  const byColumn = format === 'csv' || ((format === 'nab' || format === 'points') && column !== undefined);
   if (byColumn) {
     const columns = column ?? numericColumns(path);
     for (const record of readCsv(path, { columns })) yield drawableOf(record);
@@ -216,7 +216,7 @@ function* records(path: string, columns: readonly string[] | undefined): Generat
   if (columns === undefined) yield* readRecords(path);
   else {
     const format = formatOf(path);
-    if (format !== 'csv' && format !== 'nab') {
+    if (format !== 'csv' && format !== 'nab' && format !== 'points') {
       throw new ConfigError(
         `--column belongs to CSV files with a column per channel; ${path} is read as ${format}`,
       );

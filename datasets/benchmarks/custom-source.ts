@@ -7,8 +7,7 @@ import { firstNames } from '../../src/ground/terminal.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { checkChannelNames } from '../example.ts';
-import { tsbAdTrain } from '../readers/anomaly-files.ts';
-import { numericColumns, readCsv, readText } from '../readers/csv.ts';
+import { labelColumn, numericColumns, pointMark, readCsv, readText } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';
 import { knownLength, type RawRecord } from '../readers/record.ts';
@@ -137,7 +136,7 @@ function* whole(
 
 export const CUSTOM_LAYOUT =
   `(1) a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split][,thought], or file,variates), (2) files that ` +
-  'contain their labels (.ts, .arff, .tsv, .txt of the UCR archive, .npz, .parquet, or csv with one point per row and a column "Label" of 0 and 1), (3) a csv ' +
+  'contain their labels (.ts, .arff, .tsv, .txt of the UCR archive, .npz, .parquet, or csv with one point per row and a column such as "Label" or "is_anomaly" of 0 and 1), (3) a csv ' +
   'table with one series per row and a column "class" (optional: id, recording, split, thought; all other columns are the points), or (4) ' +
   'JSON lines (.jsonl) with values or channels, and class, intervals or variates (optional: id, names, times, recording, split, thought)';
 
@@ -348,46 +347,36 @@ function checkOneSet(files: readonly string[], folder: string): string[] {
 
 /**
  * Checks a csv file without a column `class`, which must mark its points in a column `Label`.
- * @returns notes on how it is read
- * @throws DataError that says which column is missing, or what a column `label` means
+ * @returns the column; null for a form whose labels have a place of their own
+ * @throws DataError that says which column is missing, or what the column of labels means
  */
-function checkPoints(file: string): string[] {
+function checkPoints(file: string): string | null {
   const format = formatOf(file);
+  if (format !== 'csv' && format !== 'points') return null;
   const { header, rows } = openSheet(file);
-  const columns = firstNames(header.map(show), NAMED);
-  const time = header.find((name) => /^(?:time|date)/.test(name));
-  if (format === 'csv' && time !== undefined && header.at(-1) === 'label') {
-    throw new DataError(
-      `columns ${show(time)} and "label", which marks points; points are read in row order, so leave the time out`,
-      { file, line: 1 },
-    );
-  }
   if (format === 'csv') {
     throw new DataError(
-      `columns ${columns}: none is called "class" (one series a row) or, at the end, "Label" (a row for each point, 0 or 1); custom needs ${CUSTOM_LAYOUT}`,
+      `columns ${firstNames(header.map(show), NAMED)}: none is called "class" (one series a row) or "Label" (a row for each point, 0 or 1); custom needs ${CUSTOM_LAYOUT}`,
       { file, line: 1 },
     );
   }
-  if (format !== 'tsb-ad' || tsbAdTrain(file) !== null) return [];
-  const last = header.length - 1;
+  const at = labelColumn(header);
   let points = 0;
   for (const { cell, place } of rows()) {
     points++;
-    if (/^[+-]?[01](?:\.0*)?$/.test(cell(last))) continue;
+    if (pointMark(cell(at)) !== undefined) continue;
     throw new DataError(
-      `${show(cell(last))} in the column ${show(header[last])}, which marks every point with 0 or 1 (anomalous); where each row is a series, call that column "class"`,
-      place(last),
+      `${show(cell(at))} in the column ${show(header[at])}, which marks every point with 0 or 1 (anomalous); where each row is a series, call that column "class"`,
+      place(at),
     );
   }
-  if (last > points) {
+  if (header.length - 1 > points) {
     throw new DataError(
-      `${last} columns of values and ${points} rows: the column ${show(header[last])} marks points, of which each has a row; where each row is a series, call that column "class"`,
+      `${header.length - 1} columns of values and ${points} rows: the column ${show(header[at])} marks points, of which each has a row; where each row is a series, call that column "class"`,
       { file, line: 1 },
     );
   }
-  return [
-    `${basename(file)}: each row is a point, and the column ${show(header[last])} says which are anomalous; where each row is a series, call that column "class"`,
-  ];
+  return header[at]!;
 }
 
 /**
@@ -426,8 +415,10 @@ function fromFiles(
     ...checkOneSet(files, folder),
     ...leftOut(found, files, folder, `other forms of ${files.map((file) => basename(file)).join(' and ')}`),
   ];
+  const marked = new Map<string, string[]>();
   for (const file of files) {
-    if (/\.csv$/i.test(file)) notes.push(...checkPoints(file));
+    const column = /\.csv$/i.test(file) ? checkPoints(file) : null;
+    if (column !== null) marked.set(column, [...(marked.get(column) ?? []), basename(file)]);
     const line = /\.ts$/i.test(file) ? targetLineOf(file) : null;
     if (line !== null) {
       throw new DataError(
@@ -435,6 +426,11 @@ function fromFiles(
         { file, line },
       );
     }
+  }
+  for (const [column, names] of marked) {
+    notes.push(
+      `${firstNames(names, LISTED)}: each row is a point, and the column ${show(column)} says which are anomalous; where each row is a series, call that column "class"`,
+    );
   }
   const first = readRecords(files[0]!).next().value as RawRecord | undefined;
   if (first === undefined) throw new DataError('no series', { file: files[0]! });

@@ -19,9 +19,21 @@ const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
 /** Headers of time columns, in any case. */
 const TIME_NAME =
   /^(?:times?|timestamps?|dates?|date[_ ]?time|ds|t|index|idx|steps?|epoch|unix(?:[_ ]?time)?|seconds?)$/i;
-/** Headers of the labels of points in public collections, in any case: the anomalies, and the change points of some. */
-const LABEL_NAME = /^(?:labels?|(?:is[_ ]?)?(?:anomal(?:y|ous)|outlier)|normal\/attack|change[_ ]?points?)$/i;
-export const labelsPoints = (name: string): boolean => LABEL_NAME.test(name);
+/** Headers of the labels of points in public collections, in any case. */
+const LABEL_NAME = /^(?:labels?|(?:is[_ ]?)?(?:anomal(?:y|ous)|outlier)|attack|normal\/attack)$/i;
+/** Headers of what some collections say beside them: change points, and labels of parts of a plant. */
+const MORE_LABELS = /^(?:change[_ ]?points?|attack_p\d)$/i;
+export const labelsPoints = (name: string): boolean => LABEL_NAME.test(name) || MORE_LABELS.test(name);
+/** Index of the column that marks each point as anomalous or not; −1 without one. */
+export const labelColumn = (header: readonly string[]): number =>
+  header.findIndex((name) => LABEL_NAME.test(name));
+/** Headers of the name of the series that a row belongs to, such as `KPI ID`. */
+const SERIES_NAME = /(?:^|[ _])(?:id|key|name|series)$/i;
+const ANOMALOUS = /^(?:\+?1(?:\.0*)?(?:e[+-]?0+)?|true|yes|a ?ttack|anomal(?:y|ous)|outlier)$/i;
+const USUAL = /^(?:[+-]?0(?:\.0*)?(?:e[+-]?0+)?|false|no|normal)$/i;
+/** Label of a point, 1 for anomalous: a number, a truth value, or a word such as `Attack`; undefined for another cell. */
+export const pointMark = (cell: string): 0 | 1 | undefined =>
+  ANOMALOUS.test(cell) ? 1 : USUAL.test(cell) ? 0 : undefined;
 
 /** Header that pandas gives to its row numbers. */
 const ROW_NUMBER_NAME = /^(?:unnamed: 0|index|idx)?$/i;
@@ -183,7 +195,29 @@ interface CsvOptions {
   readonly columns?: readonly (string | number)[] | undefined;
   /** Advice in messages where several columns hold numbers. Default: name one with --column. */
   readonly advice?: string | undefined;
+  /** Read the column of point labels as anomalies, and every other column of measurements as a channel. */
+  readonly labelled?: boolean;
 }
+
+/** Columns of measurements beside labels of points. @throws DataError for none */
+function measured(columns: readonly CsvColumn[], path: string): number[] {
+  const chosen = columns.flatMap(({ name, header, numeric, blank, rowNumbers, time }, i) => {
+    const values = (numeric || (blank && header)) && !time && !rowNumbers && !/^(?:time|date)/i.test(name);
+    return values && !labelsPoints(name) && !SERIES_NAME.test(name) ? [i] : [];
+  });
+  if (chosen.length > 0) return chosen;
+  throw new DataError(
+    `labels of points, and no column of numbers beside them (${listed(columns)}); labels and measurements belong in one file`,
+    { file: path },
+  );
+}
+
+/**
+ * Reads the series of a CSV file with a column of point labels, one row per point; with a column such as `KPI ID`, whose values repeat,
+ * one series for each of them, in the order in which they first appear.
+ * @throws DataError as `readCsv`, and for a cell that is no label
+ */
+export const readPoints = (path: string): Generator<RawRecord> => readCsv(path, { labelled: true });
 
 /**
  * Reads the one series of a CSV file; its id is the file's name. Comma, semicolon or tab; UTF-8 with or without byte-order mark; any line
@@ -215,9 +249,17 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
       body.map((record) => record[i] ?? ''),
     ),
   );
-  const chosen = wanted.map((column) =>
-    column === undefined ? onlyNumeric(columns, path, advice) : chosenColumn(columns, column, path),
-  );
+  const labelAt = options.labelled === true ? labelColumn(columns.map(({ name }) => name)) : -1;
+  const keyAt =
+    labelAt < 0
+      ? -1
+      : columns.findIndex(({ name, cells }) => SERIES_NAME.test(name) && new Set(cells).size < cells.length);
+  const chosen =
+    labelAt >= 0
+      ? measured(columns, path)
+      : wanted.map((column) =>
+          column === undefined ? onlyNumeric(columns, path, advice) : chosenColumn(columns, column, path),
+        );
   const others: (CsvColumn | null)[] = [...columns];
   for (const index of chosen) others[index] = null;
   const clock = [
@@ -227,6 +269,8 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
   ].find((i) => i >= 0);
   const times = new Column();
   const values = chosen.map(() => new Column());
+  const marks = new Column();
+  const rowsOf = new Map<string, number[]>();
 
   const records = new CsvRecords(text, delimiter, path);
   let blank: ReturnType<CsvRecords['place']> | undefined;
@@ -260,6 +304,20 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
       values[k]!.push(number);
     }
     if (clock !== undefined) times.push(instant(records.field(clock)));
+    if (labelAt < 0) continue;
+    const mark = pointMark(records.field(labelAt));
+    if (mark === undefined) {
+      const column = show(columns[labelAt]!.name);
+      throw new DataError(
+        `${show(records.field(labelAt))} in the column ${column}, which marks every point with 0 or 1 (anomalous)`,
+        records.place(labelAt),
+      );
+    }
+    const key = keyAt < 0 ? '' : records.field(keyAt);
+    const rows = rowsOf.get(key) ?? [];
+    if (rows.length === 0) rowsOf.set(key, rows);
+    rows.push(marks.length);
+    marks.push(mark);
   }
   const channels = values.map((column) => column.take());
   for (const [k, points] of channels.entries()) {
@@ -275,10 +333,20 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
   }
   const instants = times.take();
   const timed = clock !== undefined && instants.every((time) => Number.isFinite(time));
-  yield rawRecord(path, stem(path), channels, {
-    channelNames: chosen.map((index) => columns[index]!.name),
-    times: timed ? instants : null,
-  });
+  const channelNames = chosen.map((index) => columns[index]!.name);
+  if (labelAt < 0) {
+    yield rawRecord(path, stem(path), channels, { channelNames, times: timed ? instants : null });
+    return;
+  }
+  const labels = marks.take();
+  for (const [key, rows] of rowsOf) {
+    const part = (all: Float64Array): Float64Array => Float64Array.from(rows, (row) => all[row]!);
+    yield rawRecord(path, keyAt < 0 ? stem(path) : `${stem(path)}/${key}`, channels.map(part), {
+      channelNames,
+      times: timed ? part(instants) : null,
+      anomalies: Uint8Array.from(part(labels)),
+    });
+  }
 }
 
 /** A time as a number: a date as seconds since 1970, else the number itself; NaN for anything else. */

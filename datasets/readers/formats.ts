@@ -2,7 +2,7 @@
 import { ConfigError } from '../../src/ground/errors.ts';
 import { readHeaderRow, readNab, readTab, readTsbAd, readTsbUad, tsbAdTrain } from './anomaly-files.ts';
 import { readArff } from './arff.ts';
-import { readCsv } from './csv.ts';
+import { labelColumn, readCsv, readPoints } from './csv.ts';
 import { readMatlab } from './matlab.ts';
 import { readNpy, readNpz } from './numpy.ts';
 import { readParquet } from './parquet.ts';
@@ -18,6 +18,7 @@ const READERS = {
   arff: readArff,
   'ucr-tsv': readUcrTsv,
   csv: (path) => readCsv(path),
+  points: readPoints,
   'tsb-uad': readTsbUad,
   'tsb-ad': readTsbAd,
   tab: readTab,
@@ -63,11 +64,10 @@ function csvFormat(path: string): FileFormat {
   if (tsbAdTrain(path) !== null) return 'tsb-ad';
   const scanner = new Scanner(path);
   try {
-    const names = readHeaderRow(scanner).map((name) => name.toLowerCase());
+    const row = readHeaderRow(scanner).map((name) => name.toLowerCase());
+    const names = row.length > 1 ? row : row[0]!.split(/[;\t|]/);
     if (names.includes('data') && names.includes('cols')) return 'tab';
-    if (names.length > 1 && names.at(-1) === 'label' && !names.some((name) => /^(?:time|date)/.test(name))) {
-      return 'tsb-ad';
-    }
+    if (names.length > 1 && labelColumn(names) >= 0 && !names.includes('class')) return 'points';
     return names.join() === 'timestamp,value' ? 'nab' : 'csv';
   } finally {
     scanner.close();
@@ -75,8 +75,8 @@ function csvFormat(path: string): FileFormat {
 }
 
 /**
- * The format of a file. csv files are TSB-AD by a name of its grammar or a header that ends in `Label` and has no
- * time, TAB by `data` and `cols`, NAB by `timestamp,value`, else one series of points.
+ * The format of a file. csv files are TSB-AD by a name of its grammar, TAB by `data` and `cols`, labelled points by a column such as
+ * `Label` or `is_anomaly`, NAB by `timestamp,value`, else one series of points.
  * @throws ConfigError for an extension that no format has; DataError for a csv file that cannot be read
  */
 export function formatOf(path: string): FileFormat {

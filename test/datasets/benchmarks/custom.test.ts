@@ -556,12 +556,9 @@ describe('files whose labels are not plain', () => {
     const failure = one('t.csv', `${header}\n${row(1)}\n${row(2)}\n`);
     await expect(failure).rejects.toThrow(DataError);
     await expect(failure).rejects.toThrow(
-      /t\.csv:1: columns "t0", .*"t5": none is called "class" \(one series a row\) or, at the end, "Label"/,
+      /t\.csv:1: columns "t0", .*"t5": none is called "class" \(one series a row\) or "Label"/,
     );
     await expect(failure).rejects.not.toThrow(/--column/);
-    await expect(one('t.csv', 'time,v,label\n1,2,0\n2,3,1\n')).rejects.toThrow(
-      /t\.csv:1: columns "time" and "label", .*leave the time out/,
-    );
     expect(CUSTOM_LAYOUT).toMatch(/one series per row and a column "class"/);
   });
 
@@ -585,6 +582,74 @@ describe('files whose labels are not plain', () => {
     expect(origin.notes).toEqual([
       't.csv: each row is a point, and the column "label" says which are anomalous; where each row is a series, call that column "class"',
     ]);
+  });
+});
+
+describe('labels of points as public collections write them', () => {
+  const count = 30;
+  const lines = (header: string, row: (t: number, mark: boolean) => string, ends = '\n'): string =>
+    [header, ...Array.from({ length: count }, (_, t) => row(t, t >= 20 && t < 23))].join(ends);
+  const v = (t: number): string => Math.sin(t / 3).toFixed(4);
+  const clock = (t: number): string => `2020-01-01 00:${String(t).padStart(2, '0')}:00`;
+  const read = async (text: string): Promise<Example[]> =>
+    (await examplesOf({ 'a.csv': text }, { window: null, shares: TEST_ONLY })).map(([, example]) => example);
+
+  it.each<[string, readonly string[], string]>([
+    [
+      'TimeEval',
+      ['value-0', 'value-1'],
+      lines('timestamp,value-0,value-1,is_anomaly', (t, m) => `${clock(t)},${v(t)},${t % 7},${m ? 1 : 0}`),
+    ],
+    [
+      'Yahoo',
+      ['value'],
+      lines('timestamps,value,anomaly,changepoint', (t, m) => `${t + 1},${v(t)},${m ? 1 : 0},0`),
+    ],
+    [
+      'SKAB',
+      ['Current', 'Volume'],
+      lines(
+        'datetime;Current;Volume;anomaly;changepoint',
+        (t, m) => `${clock(t)};${v(t)};${t % 5};${m ? '1.0' : '0.0'};0.0`,
+      ),
+    ],
+    [
+      'SWaT',
+      ['FIT101', 'MV101'],
+      lines(
+        ' Timestamp, FIT101,MV101,Normal/Attack',
+        (t, m) =>
+          ` 28/12/2015 10:00:${String(t).padStart(2, '0')} AM,${v(t)},${t % 3},${m ? (t === 21 ? 'A ttack' : 'Attack') : 'Normal'}`,
+        '\r\n',
+      ),
+    ],
+    ['pandas', ['value'], `\uFEFF${lines(',value,label', (t, m) => `${t},${v(t)},${m ? 'True' : 'False'}`)}`],
+    ['labels first', ['value'], lines('label,value', (t, m) => `${m ? 1 : 0},${v(t)}`)],
+  ])('%s: time and further labels are no channels', async (_, names, text) => {
+    const [example, ...more] = await read(text);
+    expect(more).toEqual([]);
+    expect(example!.names).toEqual(names);
+    expect(example!.channels[0]).toEqual(Float64Array.from({ length: count }, (_, t) => Number(v(t))));
+    expect(example!.gold).toMatchObject({ kind: 'anomaly', intervals: [[20, 23]] });
+  });
+
+  it('KPI: every KPI ID is a series of its own, in mixed rows too', async () => {
+    const text = lines(
+      'timestamp,value,label,KPI ID',
+      (t, m) => `${60 * t},${v(t)},${m ? 1 : 0},${t % 2 ? 'b1' : '0a'}`,
+    );
+    const [a, b] = await read(text);
+    expect([...a!.times!.slice(0, 2)]).toEqual([0, 120]);
+    expect([a, b].map((one) => [one!.channels[0]!.length, one!.gold])).toEqual([
+      [15, { kind: 'anomaly', class: null, intervals: [[10, 12]] }],
+      [15, { kind: 'anomaly', class: null, intervals: [[10, 11]] }],
+    ]);
+  });
+
+  it('labels without measurements are refused', async () => {
+    await expect(read(lines('timestamp_(min),label', (t, m) => `${t},${m ? 1 : 0}`))).rejects.toThrow(
+      /no column of numbers beside them .*; labels and measurements belong in one file/,
+    );
   });
 });
 

@@ -132,7 +132,7 @@ describe('the format of a file', () => {
     ['pump.csv', 'csv'],
     ['001_UCR_Anomaly_tiny_20_25_25.out', 'tsb-uad'],
     ['005_Tiny_Set_id_3_WebService_tr_7_1st_7.csv', 'tsb-ad'],
-    ['wide_tsb_ad.csv', 'tsb-ad'],
+    ['wide_tsb_ad.csv', 'points'],
     ['tab.csv', 'tab'],
     ['nab_tiny.csv', 'nab'],
     ['le_f8.npy', 'npy'],
