@@ -1,7 +1,7 @@
 /**
- * Files of the collections of labelled anomalies: TSB-UAD (values and label, without a header), TSB-AD (columns of values and a last
- * column `Label`), TAB (`[date,]data,cols`, a row per point and channel, the channels stacked by `cols`) and NAB (`timestamp,value`, and
- * one JSON file with the labelled windows of all series).
+ * Files of the collections of labelled anomalies: UCR (values, the anomaly in the file's name), TSB-UAD (values and label, without a
+ * header), TSB-AD (columns of values and a last column `Label`), TAB (`[date,]data,cols`, a row per point and channel, the channels
+ * stacked by `cols`) and NAB (`timestamp,value`, and one JSON file with the labelled windows of all series).
  */
 
 import { basename, dirname } from 'node:path';
@@ -21,11 +21,40 @@ import {
   seconds,
   stem,
 } from './record.ts';
-import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
+import { COMMAS, END, LINE, type Scanner, scanning, WORDS } from './scanner.ts';
 
 const COMMA = 44;
 /** Names of the anomaly archive of UCR: `ID_UCR_Anomaly_NAME_TRAIN_BEGIN_END`. */
-const UCR_NAME = /^\d+_UCR_Anomaly_.+_(\d+)_\d+_\d+(?:\.(?:txt|out|csv))*$/i;
+const UCR_NAME = /^\d+_UCR_Anomaly_.+_(\d+)_(\d+)_(\d+)(?:\.(?:txt|out|csv))*$/i;
+
+/** Returns true for a `.txt` file of the anomaly archive of UCR, by its name. */
+export const isUcrAnomaly = (path: string): boolean => /\.txt$/i.test(path) && UCR_NAME.test(basename(path));
+
+/**
+ * Reads the one series of a `.txt` file of the anomaly archive of UCR: values between blanks or lines. Its anomaly is in its name,
+ * BEGIN_END, which the archive counts from 1 with both ends included.
+ * @throws DataError with line and column for what is no number; for a file shorter than its name states
+ */
+export function readUcrAnomaly(path: string): Generator<RawRecord> {
+  return scanning(path, function* (scanner) {
+    const values = new Column();
+    for (let stop = 0; stop !== END; ) {
+      stop = scanner.next(WORDS);
+      if (!scanner.empty) values.push(scanner.number());
+    }
+    const [, , begin, end] = (UCR_NAME.exec(basename(path)) ?? []).map(Number);
+    if (!(begin! >= 1 && begin! <= end! && end! <= values.length)) {
+      throw new DataError(
+        `the name states an anomaly from point ${begin} to ${end}, the file has ${values.length} points`,
+        { file: path },
+      );
+    }
+    yield rawRecord(path, stem(path), [values.take()], {
+      channelNames: ['value'],
+      anomalies: [[begin! - 1, end!]],
+    });
+  });
+}
 
 /**
  * Reads the one series of a `.out` file; its id is the file's name.

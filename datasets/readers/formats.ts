@@ -1,6 +1,15 @@
 /** Reader of a file by its name: extension first, then the properties that separate formats of one extension. */
 import { ConfigError } from '../../src/ground/errors.ts';
-import { readHeaderRow, readNab, readTab, readTsbAd, readTsbUad, tsbAdTrain } from './anomaly-files.ts';
+import {
+  isUcrAnomaly,
+  readHeaderRow,
+  readNab,
+  readTab,
+  readTsbAd,
+  readTsbUad,
+  readUcrAnomaly,
+  tsbAdTrain,
+} from './anomaly-files.ts';
 import { readArff } from './arff.ts';
 import { labelColumn, readCsv, readPoints } from './csv.ts';
 import { readMatlab } from './matlab.ts';
@@ -19,6 +28,7 @@ const READERS = {
   'ucr-tsv': readUcrTsv,
   csv: (path) => readCsv(path),
   points: readPoints,
+  'ucr-anomaly': readUcrAnomaly,
   'tsb-uad': readTsbUad,
   'tsb-ad': readTsbAd,
   tab: readTab,
@@ -56,7 +66,7 @@ function extensionOf(path: string): string {
 /** Returns true if a file is named like a file of series; it is not opened. */
 export function isSeriesFile(path: string): boolean {
   const extension = extensionOf(path);
-  return extension === 'csv' || Object.hasOwn(EXTENSIONS, extension);
+  return extension === 'csv' || isUcrAnomaly(path) || Object.hasOwn(EXTENSIONS, extension);
 }
 
 /** Format of a csv file, by its header or a TSB-AD name. */
@@ -75,11 +85,12 @@ function csvFormat(path: string): FileFormat {
 }
 
 /**
- * The format of a file. csv files are TSB-AD by a name of its grammar, TAB by `data` and `cols`, labelled points by a column such as
+ * The format of a file. `.txt` files of the anomaly archive of UCR are known by their names. csv files are TSB-AD by a name of its grammar, TAB by `data` and `cols`, labelled points by a column such as
  * `Label` or `is_anomaly`, NAB by `timestamp,value`, else one series of points.
  * @throws ConfigError for an extension that no format has; DataError for a csv file that cannot be read
  */
 export function formatOf(path: string): FileFormat {
+  if (isUcrAnomaly(path)) return 'ucr-anomaly';
   const extension = extensionOf(path);
   if (extension === 'csv') return csvFormat(path);
   const format = Object.hasOwn(EXTENSIONS, extension) ? EXTENSIONS[extension] : undefined;

@@ -9,6 +9,7 @@ import {
   tsbAdTrain,
 } from '../../../datasets/readers/anomaly-files.ts';
 import { readCsv } from '../../../datasets/readers/csv.ts';
+import { readRecords } from '../../../datasets/readers/formats.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
 import { ConfigError, DataError } from '../../../src/ground/errors.ts';
@@ -52,6 +53,25 @@ describe('UCR tsv', () => {
     ['nothing', '\n\n', ': empty; expected lines of a label and values'],
   ])('refuses %s', (_, text, expected) => {
     expect(message(readUcrTsv, text, 'x.tsv')).toBe(expected);
+  });
+});
+
+describe('the anomaly archive of UCR', () => {
+  const name = '204_UCR_Anomaly_CHARISfive_2_4_5.txt';
+  test.each(['1\n2\n3\n4.5e+00\n5\n6\n', '  1.0e0   2 3\t4.5 5 6  \r\n'])(
+    '%j: the anomaly is in the name',
+    (text) => {
+      const [record, ...more] = [...readRecords(files.write(name, text))];
+      expect(more).toEqual([]);
+      expect(record!.channels).toEqual([Float64Array.of(1, 2, 3, 4.5, 5, 6)]);
+      expect(record!.anomalies).toEqual([[3, 5]]);
+    },
+  );
+
+  test('a file that was cut off is refused', () => {
+    expect(message(readRecords, '1\n2\n3\n4\n', name)).toBe(
+      ': the name states an anomaly from point 4 to 5, the file has 4 points',
+    );
   });
 });
 
