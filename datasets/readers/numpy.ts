@@ -33,9 +33,10 @@ const REFUSED: Readonly<Record<string, string>> = {
 
 /**
  * Reads the header of an array.
+ * @param text accepts texts as well (type `U3`, of four bytes a character)
  * @throws DataError for a damaged header, an element type that is not a number, an empty axis, and missing bytes
  */
-function readNpyHeader(source: ByteSource): NpyArray {
+function readNpyHeader(source: ByteSource, text = false): NpyArray {
   const fail = (message: string): DataError => new DataError(message, { file: source.path });
   if (source.size < 12 || source.read(0, 6).toString('latin1') !== MAGIC) throw fail('not an .npy array');
   const head = source.read(0, 12);
@@ -54,7 +55,8 @@ function readNpyHeader(source: ByteSource): NpyArray {
     throw fail('a header without descr, fortran_order and shape');
   }
   const [, order, type] = /^([<>=|])([a-zA-Z]\d+)$/.exec(descr) ?? [];
-  if (type === undefined || ELEMENTS[type] === undefined) {
+  const words = text && type?.[0] === 'U';
+  if (type === undefined || (ELEMENTS[type] === undefined && !words)) {
     const kind =
       REFUSED[(type ?? descr.replace(/^[<>=|]/, ''))[0] ?? ''] ?? 'an element type that is not read';
     throw fail(`an array of dtype ${JSON.stringify(descr.slice(0, 40))}: ${kind}`);
@@ -66,7 +68,7 @@ function readNpyHeader(source: ByteSource): NpyArray {
     .map(Number);
   if (shape.length === 0) throw fail('a single number; expected an array');
   if (shape.some((size) => size === 0)) throw fail(`an empty array of shape (${shape.join(', ')})`);
-  const itemSize = Number(type.slice(1));
+  const itemSize = Number(type.slice(1)) * (words ? 4 : 1);
   const bytes = shape.reduce((product, size) => product * size, itemSize);
   const available = source.size - start - length;
   if (!(bytes <= available))
@@ -89,6 +91,20 @@ function vector(array: NpyArray): Float64Array {
   return Float64Array.from({ length: array.shape[0]! }, (_, i) =>
     element(view, i * array.itemSize, array.littleEndian),
   );
+}
+
+/** Texts of an array of type `U`: UTF-32, filled up with zeros. @throws DataError for a code that is no character */
+function texts({ data, shape, itemSize, littleEndian }: NpyArray): string[] {
+  const bytes = data.read(0, data.size);
+  return Array.from({ length: shape[0]! }, (_, i) => {
+    let text = '';
+    for (let at = i * itemSize; at < (i + 1) * itemSize; at += 4) {
+      const code = littleEndian ? bytes.readUInt32LE(at) : bytes.readUInt32BE(at);
+      if (code > 0x10ffff) throw new DataError(`text ${i} is not Unicode`, { file: data.path });
+      if (code !== 0) text += String.fromCodePoint(code);
+    }
+    return text;
+  });
 }
 
 /**
@@ -246,7 +262,7 @@ function checkRead(names: readonly string[], parts: readonly Chosen[], path: str
 }
 
 /**
- * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` and `groups` have a number per
+ * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` and `groups` have a number or a text per
  * case: the record's label and group. Without one, and as many labels as points, they are point labels (0 or 1). Arrays `X_train`,
  * `y_train`, `X_test` and `y_test` (or `train_X`, …) are the parts of one data set, which each record names. Arrays of other names, such as
  * `classes`, are not read. Ids as in `readNpy`, with the part before the index.
@@ -264,9 +280,14 @@ function* npzRecords(source: ByteSource): Generator<RawRecord> {
   for (const { split, ...names } of parts) yield* partRecords(entries, names, split, path);
 }
 
-/** One number per case. @throws DataError for another shape, and for one that is not finite */
-function perCase(entry: ZipEntry, kind: 'label' | 'group', expected: number): Float64Array {
-  const array = readNpyHeader(entry.open());
+/** One number, or text, per case. @throws DataError for another shape, and for a number that is not finite, or an empty text */
+function perCase(
+  entry: ZipEntry,
+  kind: 'label' | 'group',
+  expected: number,
+  text: boolean,
+): Float64Array | string[] {
+  const array = readNpyHeader(entry.open(), text);
   const { shape, data } = array;
   const size = shape.reduce((product, along) => product * along, 1);
   if (size !== expected || shape[0] !== expected) {
@@ -276,11 +297,16 @@ function perCase(entry: ZipEntry, kind: 'label' | 'group', expected: number): Fl
       file: data.path,
     });
   }
-  const numbers = vector(array);
-  const absent = numbers.findIndex((number) => !Number.isFinite(number));
+  const values = array.type[0] === 'U' ? texts(array) : vector(array);
+  const absent = values.findIndex(
+    (value) => value === '' || (typeof value === 'number' && !Number.isFinite(value)),
+  );
   if (absent >= 0)
-    throw new DataError(`${kind} of series ${absent} is ${numbers[absent]}`, { file: data.path });
-  return numbers;
+    throw new DataError(
+      `${kind} of series ${absent} is ${values[absent] === '' ? 'empty' : values[absent]}`,
+      { file: data.path },
+    );
+  return values;
 }
 
 function* partRecords(
@@ -290,17 +316,18 @@ function* partRecords(
   path: string,
 ): Generator<RawRecord> {
   const array: NpyArray = readNpyHeader(entries.get(names.values)!.open());
-  const numbers = (name: string | null, kind: 'label' | 'group'): Float64Array | null =>
-    name === null ? null : perCase(entries.get(name)!, kind, array.shape[0]!);
-  const labels = numbers(names.labels, 'label');
+  const isSeries = array.shape.length === 1;
+  const each = (name: string | null, kind: 'label' | 'group'): Float64Array | string[] | null =>
+    name === null ? null : perCase(entries.get(name)!, kind, array.shape[0]!, !isSeries);
+  const labels = each(names.labels, 'label');
   const name = split === null ? stem(path) : `${stem(path)}/${split}`;
-  if (array.shape.length === 1) {
-    const anomalies = labels === null ? null : pointLabels(labels, names.labels!, path);
+  if (isSeries) {
+    const anomalies = labels === null ? null : pointLabels(labels as Float64Array, names.labels!, path);
     for (const channels of casesOf(array)) yield rawRecord(path, name, channels, { anomalies, split });
     return;
   }
-  const groups = numbers(names.groups, 'group');
-  const at = (all: Float64Array | null, index: number): string | null =>
+  const groups = each(names.groups, 'group');
+  const at = (all: Float64Array | string[] | null, index: number): string | null =>
     all === null ? null : String(all[index]!);
   let index = 0;
   for (const channels of casesOf(array)) {

@@ -158,7 +158,18 @@ describe('.npz archives', () => {
       ['X.npy', one],
       ['y.npy', npy(dict("'<U1'", '2,'), Buffer.alloc(8))],
     ]);
-    expect(refusal('y.npz', text)).toContain('dtype "<U1": text; save numbers');
+    expect(refusal('y.npz', text)).toBe('!y.npy: label of series 0 is empty');
+    const utf32 = Buffer.from(Uint32Array.from([...'aß😀b\0\0'].map((c) => c.codePointAt(0)!)).buffer);
+    const named = zipOf([
+      ['X.npy', one],
+      ['y.npy', npy(dict("'<U3'", '2,'), utf32)],
+    ]);
+    expect([...readNpz(files.write('names.npz', named))].map(({ label }) => label)).toEqual(['aß😀', 'b']);
+    const wild = zipOf([
+      ['X.npy', one],
+      ['y.npy', npy(dict("'<U1'", '2,'), Buffer.alloc(8, 0xff))],
+    ]);
+    expect(refusal('y.npz', wild)).toBe('!y.npy: text 0 is not Unicode');
     const nameless = zipOf([
       ['p.npy', one],
       ['q.npy', one],
