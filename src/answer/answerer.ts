@@ -130,7 +130,11 @@ export interface LocalSource {
 
 /** Advice where the answerer of a reference gives no response: modules and endpoints alone may give none. */
 export const remedyFor = (given: string): string =>
-  isModuleSpecifier(given) ? `correct ${given}` : 'check the endpoint';
+  isModuleSpecifier(given)
+    ? `correct ${given}`
+    : given.startsWith('baseline:')
+      ? 'name another baseline'
+      : 'check the endpoint';
 
 /** Policy loaded on this machine, whichever engine computes it. */
 export interface LocalPolicy {

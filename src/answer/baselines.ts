@@ -342,7 +342,11 @@ const TABLE: Readonly<Record<string, Baseline>> = {
     },
     async prepare(data) {
       const nearest = nearestNeighbour((await sampleOf(data)).examples);
-      if (nearest === null) throw new DataError('1nn-euclid: needs training examples of one length');
+      if (nearest === null) {
+        throw new DataError(
+          '1nn-euclid: needs training examples of one length; 1nn-dtw compares series of any length',
+        );
+      }
       return following(({ channels }) => {
         const name = nearest(channels);
         return name === null

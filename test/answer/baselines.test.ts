@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import yargs from 'yargs';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { anomalyExample } from '../../datasets/example.ts';
+import { remedyFor } from '../../src/answer/answerer.ts';
 import {
   BASELINES,
   type BaselineData,
@@ -83,6 +84,15 @@ describe('the list of baselines', () => {
 });
 
 describe('classifiers', () => {
+  test('the Euclidean neighbour of series of several lengths is refused, with what compares them', async () => {
+    const shorter = fresh.map((one) => ({ ...one, channels: one.channels.map((c) => c.slice(5)) }));
+    await expect(
+      BASELINES.get('1nn-euclid')!.prepare({ ...classes, training: [...training, ...shorter] }),
+    ).rejects.toThrow('1nn-dtw compares series of any length');
+    expect(remedyFor('baseline:1nn-euclid')).toBe('name another baseline');
+    expect(remedyFor('openai:gpt-4o')).toBe('check the endpoint');
+  });
+
   test.each(['1nn-dtw', '1nn-dtw-full', 'minirocket'])(
     '%s learns waves of any phase, several channels together',
     async (name) => {
