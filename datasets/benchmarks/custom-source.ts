@@ -380,8 +380,9 @@ function checkPoints(file: string): string | null {
 }
 
 /**
- * Leaves out the copies in a folder of the archives: a split in further formats (`X_TRAIN.ts`, `X_TRAIN.arff`, `X_TRAIN.txt`), and single
- * channels of its series (`XDimension1_TRAIN.arff`). All files of any other folder are kept.
+ * Leaves out the copies in a folder of the archives: a split in further formats (`X_TRAIN.ts`, `X_TRAIN.arff`, `X_TRAIN.txt`), single
+ * channels of its series (`XDimension1_TRAIN.arff`), and its series made equally long or filled (`X_eq_TRAIN.ts`, `X_nmv_TRAIN.ts`). All
+ * files of any other folder are kept.
  */
 function eachSplitOnce(files: readonly string[]): readonly string[] {
   const parts = files.map((file) => ({
@@ -391,7 +392,7 @@ function eachSplitOnce(files: readonly string[]): readonly string[] {
   }));
   const sets = new Set(parts.map(({ set }) => set));
   const whole = parts.filter(({ set }) => {
-    const of = /^(.+)Dimension\d+$/.exec(set)?.[1];
+    const of = /^(.+?)(?:Dimension\d+|_eq|_nmv)$/.exec(set)?.[1];
     return of === undefined || !sets.has(of);
   });
   const splits = new Set(whole.map(({ split }) => split));
@@ -435,7 +436,8 @@ function fromFiles(
   const first = readRecords(files[0]!).next().value as RawRecord | undefined;
   if (first === undefined) throw new DataError('no series', { file: files[0]! });
   if (first.label === null && first.anomalies === null) {
-    throw new DataError(`carries no labels; custom needs ${CUSTOM_LAYOUT}`, { file: files[0]! });
+    const nab = formatOf(files[0]!) === 'nab' ? ' (the task nab reads those of combined_windows.json)' : '';
+    throw new DataError(`carries no labels${nab}; custom needs ${CUSTOM_LAYOUT}`, { file: files[0]! });
   }
   const anomaly = first.label === null;
   const size = window === undefined ? (anomaly ? ANOMALY_WINDOW : null) : window;
@@ -469,6 +471,13 @@ function fromFiles(
           }
           const series = anomaly ? record : withoutPadding(record);
           count++;
+          const { length } = record.channels;
+          const points = record.channels[0]!.length;
+          if (count === 1 && /\.np[yz]$/i.test(file) && length > points) {
+            note(
+              `${basename(file)}: ${length} channels of ${points} points; axes are series, channels, points: where they are series, points, channels, save X.transpose(0, 2, 1)`,
+            );
+          }
           if (series !== record) cut++;
           longest = Math.max(longest, series.channels[0]!.length);
           const examples = anomaly

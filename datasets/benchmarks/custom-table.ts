@@ -332,7 +332,8 @@ export function* readTable(path: string): Generator<TableRow> {
       const text = cell(column);
       const number = NUMBER.test(text) ? Number(text) : Number.NaN;
       if (Number.isFinite(number) || MISSING.test(text)) return number;
-      throw new DataError(`${show(text)} is not a finite number`, place(column));
+      const hint = /\d,\d/.test(text) ? '; write a decimal point' : '';
+      throw new DataError(`${show(text)} is not a finite number${hint}`, place(column));
     });
     const label = cell(at('class'));
     if (label === '') throw new DataError('no class', place(at('class')));

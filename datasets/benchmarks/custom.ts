@@ -7,8 +7,9 @@ import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { fileInside } from '../../src/ground/files.ts';
-import { issueText } from '../../src/ground/json-record.ts';
+import { issueText, show } from '../../src/ground/json-record.ts';
 import { plural } from '../../src/ground/numbers.ts';
+import { firstNames } from '../../src/ground/terminal.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { MOST_YAML_BYTES, readYaml } from '../../src/ground/yaml.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
@@ -227,6 +228,7 @@ export const custom: Benchmark = {
         notes = [...source.notes];
         const gaps = new Gaps();
         let first: Example | null = null;
+        const trained = new Set<string>();
         for (const loaded of source.load((text) => void notes.push(text))) {
           const { id, channels, gold } = loaded.example;
           first ??= loaded.example;
@@ -239,10 +241,18 @@ export const custom: Benchmark = {
           const named = taskKind(gold.kind).className(gold);
           // An anomaly of unnamed kind may be any of them.
           for (const name of named !== null ? [named] : known === 'data' ? [] : known) seen.add(name);
+          if (named !== null && loaded.split === 'train') trained.add(named);
           gaps.add(loaded.example);
           yield loaded;
         }
         notes.push(...gaps.notes);
+        const unseen =
+          known === 'data' && trained.size > 0 ? classes().filter((name) => !trained.has(name)) : [];
+        if (unseen.length > 0) {
+          notes.push(
+            `no training example of ${unseen.length === 1 ? 'class' : 'classes'} ${firstNames(unseen.map(show), 5)}; are all classes spelled alike in every file?`,
+          );
+        }
         if (words !== null) checkHints(words, known === 'data' ? classes() : known);
       },
     };

@@ -48,6 +48,7 @@ export function statedExample(
   }
   const given = checkFields(value, [], {}, '', known);
   const { id, values, channels = [values], names, times = null, split = null, recording } = given;
+  const named = given['class'];
   if (values === undefined && given['channels'] === undefined)
     throw new DataError('expected values, or channels');
   if (values !== undefined && given['channels'] !== undefined)
@@ -68,7 +69,10 @@ export function statedExample(
   const example: Example = {
     ...{ id: `${name}/${lineFrom(id, 'id') ?? index}`, task: name, channels: series, names: called },
     times: times === null ? null : numbersFrom(times, 'times'),
-    gold: goldFrom(kind, given as GoldParts),
+    gold: goldFrom(
+      kind,
+      (typeof named === 'number' ? { ...given, class: String(named) } : given) as GoldParts,
+    ),
     recording: lineFrom(recording, 'recording'),
   };
   checkExample(example);

@@ -54,11 +54,11 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
 };
 
 /**
- * Extension in lower case. A split of the UCR archive in plain text, `GunPoint_TRAIN.txt`, counts as .tsv. `X_train.txt` does not: its
+ * Extension in lower case. A split of the UCR archive in plain text, `GunPoint_TRAIN.txt` or as in 2015 `GunPoint_TRAIN`, counts as .tsv. `X_train.txt` does not: its
  * labels are in a file of their own.
  */
 function extensionOf(path: string): string {
-  const set = /([^./\\]+)[_-](?:train|test|val|valid|validation)\.txt$/i.exec(path)?.[1];
+  const set = /([^./\\]+)[_-](?:train|test|val|valid|validation)(?:\.txt)?$/i.exec(path)?.[1];
   if (set !== undefined && !/^[xy]$/i.test(set)) return 'tsv';
   return /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
 }

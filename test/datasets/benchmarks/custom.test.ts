@@ -653,6 +653,60 @@ describe('labels of points as public collections write them', () => {
   });
 });
 
+describe('what is easily taken for something else', () => {
+  const tsv = (labels: readonly string[]): string =>
+    labels.map((label, i) => [label, i, i * i, 3].join('\t')).join('\n');
+
+  it('classes that no training example has are noted', async () => {
+    const unseen = async (test: string): Promise<readonly string[]> =>
+      (await select({ 'P_TRAIN.tsv': tsv(['1.0', '2.0']), 'P_TEST.tsv': tsv([test]) })).origin.notes!.filter(
+        (note) => note.startsWith('no '),
+      );
+    expect((await unseen('2'))[0]).toBe(
+      'no training example of class "2"; are all classes spelled alike in every file?',
+    );
+    expect((await unseen('2.0'))[0]).toMatch(/--validation/);
+  });
+
+  it('copies of a data set with series of one length or filled are left out', async () => {
+    const text = tsv(['a', 'b']);
+    const names = ['P_TRAIN', 'P_TEST', 'P_eq_TRAIN', 'P_eq_TEST', 'P_nmv_TRAIN', 'P_nmv_TEST'];
+    const files = Object.fromEntries(names.map((name) => [`${name}.tsv`, text]));
+    const { origin } = await select(files);
+    expect(origin.notes![0]).toMatch(
+      /^left out \(other forms of P_TEST\.tsv and P_TRAIN\.tsv\): P_eq_TEST\.tsv/,
+    );
+    expect((await select({ P_TRAIN: text, P_TEST: text })).origin.classes).toEqual(['a', 'b']);
+  });
+
+  it('points before channels are noted, and numbers as classes are names', async () => {
+    const values = Buffer.from(Float64Array.from({ length: 24 }, (_, i) => (i * i) % 7).buffer);
+    const numbers = (shape: string, bytes: Buffer): Buffer => npy(dict("'<f8'", shape), bytes);
+    const set = (shape: string): Buffer =>
+      zipOf([
+        ['X.npy', numbers(shape, values)],
+        ['y.npy', numbers('2,', Buffer.from(Float64Array.of(0, 1).buffer))],
+      ]);
+    expect((await select({ 'a.npz': set('2, 6, 2') }, { shares: TEST_ONLY })).origin.notes).toContainEqual(
+      'a.npz: 6 channels of 2 points; axes are series, channels, points: where they are series, points, channels, save X.transpose(0, 2, 1)',
+    );
+    expect((await select({ 'a.npz': set('2, 2, 6') }, { shares: TEST_ONLY })).origin.notes).toEqual([]);
+    const [[, example]] = (await examplesOf({ 'a.jsonl': '{"values": [1, 2], "class": 0}' })) as [
+      [Split, Example],
+    ];
+    expect(example.gold).toEqual({ kind: 'classification', class: '0' });
+  });
+
+  it('errors name the way out', async () => {
+    await expect(select({ 'a.csv': 'a;b;class\n1,5;2;x\n' })).rejects.toThrow(
+      /"1,5" is not a finite number; write a decimal point/,
+    );
+    await expect(select({ 'a.csv': 'timestamp,value\n2014-01-01,1\n2014-01-02,2\n' })).rejects.toThrow(
+      /carries no labels \(the task nab reads those of combined_windows\.json\)/,
+    );
+  });
+});
+
 describe('a folder of several files that carry labels', () => {
   const ts = (labels: readonly string[], seed: number): string =>
     `@classLabel true ${[...new Set(labels)].join(' ')}\n@data\n${labels
