@@ -557,6 +557,21 @@ function fromLines(
   };
 }
 
+/**
+ * Files with the labels of the points of others: `test_label/a.txt` for `test/a.txt` (SMD), `X_test_label.npy` for `X_test.npy`, and
+ * `labeled_anomalies.csv` (SMAP, MSL).
+ */
+function labelFiles(all: readonly string[]): string[] {
+  const inFolder = (file: string): boolean => /label/i.test(basename(dirname(file)));
+  const series = new Set(all.flatMap((file) => (inFolder(file) ? [] : parse(file).name)));
+  return all.filter((file) => {
+    const { base, name } = parse(file);
+    const of = inFolder(file) ? name : name.replace(/_labels?$/i, '');
+    if (!inFolder(file) && of === name) return base.toLowerCase() === 'labeled_anomalies.csv';
+    return series.has(of) || series.has(`${of}_test`);
+  });
+}
+
 /** The files of a folder, or one file. @throws DataError for files that are missing, or carry no labels */
 export function openSource(path: string, options: SourceOptions): Source {
   let isFile: boolean;
@@ -587,6 +602,13 @@ export function openSource(path: string, options: SourceOptions): Source {
         apart.map((file) => basename(file)),
         LISTED,
       )}), which are not read; save them in one, numpy.savez('set.npz', X_train=…, y_train=…, X_test=…, y_test=…), or prepare har where they are those of the UCI`,
+      { file: path },
+    );
+  }
+  const marks = labelFiles(all).map((file) => relative(path, file).replaceAll('\\', '/'));
+  if (marks.length > 0) {
+    throw new DataError(
+      `holds labels of points in files of their own (${firstNames(marks, LISTED)}), which are not read; write each series with its labels as a csv, numpy.savetxt('a.csv', numpy.column_stack([series, labels]), delimiter=',', comments='', header='c0,c1,…,Label'), or list its intervals in ${LABELS}`,
       { file: path },
     );
   }

@@ -697,6 +697,24 @@ describe('what is easily taken for something else', () => {
     expect(example.gold).toEqual({ kind: 'classification', class: '0' });
   });
 
+  it.each<[string, Readonly<Record<string, string>>, RegExp]>([
+    ['SMD', { 'test/m.txt': '1,2\n', 'test_label/m.txt': '0\n' }, /\(test_label\/m\.txt\)/],
+    ['MSL as arrays', { 'MSL_test.npy': '', 'MSL_test_label.npy': '' }, /\(MSL_test_label\.npy\)/],
+    ['TranAD', { 'm_test.npy': '', 'm_labels.npy': '' }, /\(m_labels\.npy\)/],
+    ['PSM', { 'test.csv': 'a\n1\n', 'test_label.csv': 't,label\n1,0\n' }, /\(test_label\.csv\)/],
+    [
+      'SMAP',
+      { 'test/P-1.npy': '', 'labeled_anomalies.csv': 'chan_id,class\n' },
+      /\(labeled_anomalies\.csv\)/,
+    ],
+  ])(
+    'labels in files of their own, as in %s, are named, with the form that is read',
+    async (_, files, named) => {
+      await expect(select(files)).rejects.toThrow(named);
+      await expect(select(files)).rejects.toThrow(/numpy\.savetxt\('a\.csv'.*header='c0,c1,…,Label'\)/);
+    },
+  );
+
   it('errors name the way out', async () => {
     await expect(select({ 'a.csv': 'a;b;class\n1,5;2;x\n' })).rejects.toThrow(
       /"1,5" is not a finite number; write a decimal point/,
