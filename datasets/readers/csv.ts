@@ -331,7 +331,8 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
       throw new DataError(`column ${name} holds no number; remove it, or fill it`, { file: path });
     }
   }
-  const instants = times.take();
+  const unit = perSecond(times.at(0) ?? 0);
+  const instants = times.take().map((time) => time / unit);
   const timed = clock !== undefined && instants.every((time) => Number.isFinite(time));
   const channelNames = chosen.map((index) => columns[index]!.name);
   if (labelAt < 0) {
@@ -354,6 +355,10 @@ function instant(cell: string): number {
   const date = seconds(cell);
   return Number.isNaN(date) && cell !== '' ? Number(cell) : date;
 }
+
+/** Units of a column of times in a second, by its first: 1000 for ms since 1970, which have 12 digits or 13, and so on for µs and ns. */
+const perSecond = (first: number): number =>
+  first < 1e11 ? 1 : first < 1e14 ? 1e3 : first < 1e17 ? 1e6 : 1e9;
 
 /** Numbers, also with a decimal comma. */
 const NUMBERS = /^[+-]?[\d.,]+(?:e[+-]?\d+)?$/i;

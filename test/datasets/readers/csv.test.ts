@@ -51,6 +51,14 @@ describe('files that can be read', () => {
     ['dates after the values', 'v;day\n5;1.4.2014\n7;2.4.2014\n', [5, 7], null, 'v'],
     ['clock times without a header', '10:00\t5\n10:05\t7\n', [5, 7], null, 'column 2'],
     ['numeric time by its name', 't,flow\n0.5,5\n1.0,7\n', [5, 7], [0.5, 1], 'flow'],
+    [
+      'ms since 1970',
+      'timestamp,v\n1396310400000,5\n1396310400500,7\n',
+      [5, 7],
+      [1396310400, 1396310400.5],
+      'v',
+    ],
+    ['ns of a clock of its own', 't,v\n0,5\n200000000000,7\n', [5, 7], [0, 2e11], 'v'],
     ['row numbers of pandas', ',flow\n0,5\n1,7\n2,6\n', [5, 7, 6], [0, 1, 2], 'flow'],
     ['row numbers without a header', '1,5\n2,7\n3,6\n', [5, 7, 6], [1, 2, 3], 'column 2'],
     [
