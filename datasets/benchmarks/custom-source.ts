@@ -295,33 +295,35 @@ function fromTables(
   };
 }
 
-/** A split by the end of a file's name, and what stands before it: `X_TRAIN.ts`, `x-test.npz`. */
+/** A split by the end of a file's name, and what stands before it: `X_TRAIN.ts`, `x-test.npz`, `x.test.csv`. */
 function nameParts(file: string): { readonly set: string; readonly split: Split | null } {
   const { name } = parse(file);
-  const [, set = '', word = ''] = /^(?:(.*)[_-])?([a-z]+)$/i.exec(name) ?? [];
+  const [, set = '', word = ''] = /^(?:(.*)[_.-])?([a-z]+)$/i.exec(name) ?? [];
   const split = splitNamed(word) ?? null;
   return { set: split === null ? name : set, split };
 }
 
 /** Splits of several files by their names, where all have one; null otherwise. */
 function splitsByName(files: readonly string[]): (file: string) => Split | null {
-  const named = files.length > 1 && files.every((file) => nameParts(file).split !== null);
+  const splits = new Set(files.map((file) => nameParts(file).split));
+  const named = splits.size > 1 && !splits.has(null);
   return (file) => (named ? nameParts(file).split : null);
 }
 
 /**
  * Checks by their names that files form one data set, each split in one file.
+ * @param recordings true for files of labelled points, of which a data set has any number
  * @returns notes where several files are read as one
  * @throws DataError naming the data sets, or the files that hold the same
  */
-function checkOneSet(files: readonly string[], folder: string): string[] {
+function checkOneSet(files: readonly string[], folder: string, recordings = false): string[] {
   if (files.length < 2) return [];
   const parts = files.map((file) => ({
     file: relative(folder, file).replaceAll('\\', '/'),
     ...nameParts(file),
   }));
   const sets = [...new Set(parts.map(({ set }) => set))];
-  if (parts.every(({ split }) => split === null)) {
+  if (recordings || parts.every(({ split }) => split === null)) {
     return [
       `${files.length} files are read as one data set: ${firstNames(
         parts.map(({ file }) => file),
@@ -404,6 +406,9 @@ function eachSplitOnce(files: readonly string[]): readonly string[] {
   return files;
 }
 
+/** Formats that label each point. */
+const POINTWISE: ReadonlySet<string> = new Set(['points', 'tsb-ad', 'tsb-uad', 'tab', 'ucr-anomaly']);
+
 /** Reads files that carry their labels: one per series, or one per point. */
 function fromFiles(
   found: readonly string[],
@@ -412,8 +417,9 @@ function fromFiles(
   { window }: SourceOptions,
 ): Source {
   const files = eachSplitOnce(found);
+  const points = files.every((file) => POINTWISE.has(formatOf(file)));
   const notes = [
-    ...checkOneSet(files, folder),
+    ...checkOneSet(files, folder, points),
     ...leftOut(found, files, folder, `other forms of ${files.map((file) => basename(file)).join(' and ')}`),
   ];
   const marked = new Map<string, string[]>();

@@ -646,6 +646,19 @@ describe('labels of points as public collections write them', () => {
     ]);
   });
 
+  it('the names of TimeEval, m.train.csv and m.test.csv, are splits, of any number of series', async () => {
+    const text = (seed: number, label: string): string =>
+      lines(`timestamp,value,${label}`, (t, m) => `${clock(t)},${v(t + seed)},${m ? 1 : 0}`);
+    const files = Object.fromEntries(
+      ['a.test', 'a.train', 'b.test', 'b.train'].map((name, i) => [`${name}.csv`, text(i, 'is_anomaly')]),
+    );
+    const splits = (await examplesOf(files, { window: null, validation: 0 })).map(([split]) => split);
+    expect(splits.sort()).toEqual(['test', 'test', 'train', 'train']);
+    // Without a training part, the test parts may be divided.
+    const tests = { 'a.test.csv': text(0, 'anomaly'), 'b.test.csv': text(1, 'anomaly') };
+    expect(await examplesOf(tests, { window: null, shares: TEST_ONLY })).toHaveLength(2);
+  });
+
   it('labels without measurements are refused', async () => {
     await expect(read(lines('timestamp_(min),label', (t, m) => `${t},${m ? 1 : 0}`))).rejects.toThrow(
       /no column of numbers beside them .*; labels and measurements belong in one file/,
