@@ -20,8 +20,8 @@ const LONGEST = 64;
 /** Sign, currency, sign, digits with separators, exponent and unit. Cells are short, so backtracking costs no time. */
 const PARTS =
   /^([+-]?)\s?([$€£¥]|[A-Z]{3}(?= ))?\s?([+-]?)((?:\d|[.,]\d)(?:[\d.,'’]|[ \u00a0\u2009\u202f](?=\d))*(?:e[+-]?\d+)?)\s*(.*)$/iu;
-/** A unit begins with a letter or a sign of its own, and has no blanks. */
-const UNIT = /^(?:[\p{L}%‰°$€£¥µΩ][^\s,;:"]{0,11})?$/u;
+/** A unit begins with a letter or a sign of its own, and has no blanks. Letters between digits (`4f6`) are those of an identifier. */
+const UNIT = /^(?!.*\d\p{L}+\d)(?:[\p{L}%‰°$€£¥µΩ][^\s,;:"]{0,11})?$/u;
 const GROUPED = /^\d{1,3}(?:[ '’\u00a0\u2009\u202f]\d{3})+(?=$|[.,e])/i;
 const SEPARATOR = /[ '’\u00a0\u2009\u202f]/g;
 const POINT_GROUPS = /^\d{1,3}(?:\.\d{3})+$/;

@@ -471,6 +471,14 @@ describe('the time', () => {
     expect(out.columns.map(({ name }) => name)).toEqual(['column 1']);
   });
 
+  it('of several series is told from hexadecimal names that begin like numbers', () => {
+    const rows = (id: string): string =>
+      Array.from({ length: 20 }, (_, n) => `${minutes(n)},${n * n},0,${id}`).join('\n');
+    const kpi = `timestamp,value,label,KPI ID\n${rows('02e99bd4f6cfb33f')}\n${rows('046ec29ddf80d62e')}\n`;
+    expect(failure(kpi).message).toMatch(/2 series in one file, separated by column "KPI ID"/);
+    expect(values(read('t,v\n0,1m3/h\n1,2m3/h\n'))).toEqual([1, 2]);
+  });
+
   it('that cannot be read is said to be missing', () => {
     const r = read('time,v\nMar  1 noon 01,5\nMar  1 noon 02,7\n');
     expect(r.time).toBeNull();
