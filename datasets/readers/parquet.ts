@@ -9,6 +9,7 @@ import {
 } from 'hyparquet';
 import { DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
+import { labelColumn, labelsPoints } from './csv.ts';
 import { type Chunk, type Leaf, readChunk, type Stored } from './parquet-pages.ts';
 import { Column, isInfinite, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 
@@ -84,7 +85,7 @@ function readable(top: SchemaTree): ParquetColumn | null {
   };
 }
 
-const LABEL_NAME = /^(?:labels?|class|target|is_anomaly|anomaly)$/i;
+const LABEL_NAME = /^(?:class|target)$/i;
 const AXIS_NAME = /^[xz]$/i;
 const TIME_NAME = /^(?:times?|timestamps?|dates?|date_?time|ds|t|index|epoch)$/i;
 const PANDAS_INDEX = /^__index_level_\d+__$/;
@@ -117,12 +118,13 @@ interface Plan {
 }
 
 /**
- * The column that holds labels by its name: label, class, target, is_anomaly or anomaly, in any case; or y, unless a column x or z
+ * The column that holds labels by its name: one of those of points, class or target, in any case; or y, unless a column x or z
  * says that it is an axis. Null for none.
  */
 function likelyLabel(flat: readonly ParquetColumn[]): ParquetColumn | null {
   const axes = flat.some(({ name }) => AXIS_NAME.test(name));
-  const named = flat.find(({ name }) => LABEL_NAME.test(name));
+  const ofPoints = flat[labelColumn(flat.map(({ name }) => name))];
+  const named = ofPoints ?? flat.find(({ name }) => LABEL_NAME.test(name));
   return named ?? (axes ? undefined : flat.find(({ name }) => /^y$/i.test(name))) ?? null;
 }
 
@@ -143,6 +145,7 @@ function plan(columns: readonly ParquetColumn[], labelled: boolean, path: string
             column !== label &&
             column !== time &&
             !column.instant &&
+            !labelsPoints(column.name) &&
             !PANDAS_INDEX.test(column.name),
         );
   if (channels.length === 0) throw new DataError('no column of numbers', { file: path });

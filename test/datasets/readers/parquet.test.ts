@@ -42,6 +42,13 @@ describe('columns', () => {
     expect([both!.channelNames, both!.anomalies]).toEqual([['level', 'y'], null]);
   });
 
+  test('labels of points are no channel, not even where none are asked for', () => {
+    const text = readFileSync(golden('level_y.parquet'), 'latin1').replaceAll('level', 'label');
+    const path = files.write('labels.parquet', Buffer.from(text, 'latin1'));
+    expect([...readParquet(path, false)].map(({ channelNames }) => channelNames)).toEqual([['y']]);
+    expect(failure(() => readParquet(path)).message).toMatch(/"label", point .*; a label is 0 or 1/);
+  });
+
   test('lists: nulls are missing', () => {
     const [, , third] = plain(readParquet(golden('lists_v2.parquet')));
     expect(third!.channels[0]![1]).toBeNaN();
