@@ -636,6 +636,8 @@ export function openSource(path: string, options: SourceOptions): Source {
   }
   if (tables.length > 0) return fromTables(tables, path, all, options);
   if (known.length === 0) {
+    const csv = all.find((file) => /\.csv$/i.test(file));
+    if (csv !== undefined) checkPoints(csv);
     throw new DataError(
       `holds no ${LABELS}, no csv table with a column "class", and no files that carry labels; custom needs ${CUSTOM_LAYOUT}`,
       { file: path },

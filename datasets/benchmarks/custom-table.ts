@@ -319,6 +319,13 @@ export function* readTable(path: string): Generator<TableRow> {
   const { header } = sheet;
   const at = (name: string): number => header.indexOf(name);
   const points = header.flatMap((name, i) => (NAMED.has(name) ? [] : [i]));
+  const clock = header.findIndex((name) => /^(?:time|timestamps?|date|date[ _]?time)$/.test(name));
+  if (clock >= 0) {
+    throw new DataError(
+      `columns ${show(header[clock])} and "class", as of a row for each point; call its labels of 0 and 1 "Label", or remove the time where each row is a series`,
+      { file: path, line: 1 },
+    );
+  }
   if (points.length < 2) throw new DataError('fewer than two columns of points', { file: path, line: 1 });
   let any = false;
   for (const row of sheet.rows()) {

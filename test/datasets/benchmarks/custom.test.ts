@@ -729,6 +729,12 @@ describe('what is easily taken for something else', () => {
   );
 
   it('errors name the way out', async () => {
+    await expect(select({ 'a.csv': 'Time,V1,Class\n0,1,0\n1,2,1\n' })).rejects.toThrow(
+      /columns "time" and "class", as of a row for each point; call its labels of 0 and 1 "Label"/,
+    );
+    await expect(select({ 'b/a.csv': 'Time,Tp,EVENT\n0,1,0\n1,2,1\n' })).rejects.toThrow(
+      /b\/a\.csv:1: columns "time", "tp", "event": none is called "class" .* or "Label"/,
+    );
     await expect(select({ 'a.csv': 'a;b;class\n1,5;2;x\n' })).rejects.toThrow(
       /"1,5" is not a finite number; write a decimal point/,
     );
