@@ -14,14 +14,18 @@ type CellKind = 'number' | 'missing' | 'infinite' | 'truth' | 'word';
 const MISSING =
   /^(?:[+-]?nan|-nan\(ind\)|n\/?a|n\.a\.?|null|nil|none|undefined|n\/d|no ?data|missing|\?|-+|–|—|\.|\*|\\n|#(?:n\/a|div\/0!|ref!|value!|num!|name\?|null!))$/i;
 const INFINITE = /^[+-]?(?:inf|infinity|∞)$/i;
+const BINARY = /^[01](?:\.0*)?$/;
 const TRUTH = /^(?:true|false)$/i;
 /** Maximum length of a number with its unit. */
 const LONGEST = 64;
 /** Sign, currency, sign, digits with separators, exponent and unit. Cells are short, so backtracking costs no time. */
 const PARTS =
   /^([+-]?)\s?([$€£¥]|[A-Z]{3}(?= ))?\s?([+-]?)((?:\d|[.,]\d)(?:[\d.,'’]|[ \u00a0\u2009\u202f](?=\d))*(?:e[+-]?\d+)?)\s*(.*)$/iu;
-/** A unit begins with a letter or a sign of its own, and has no blanks. Letters between digits (`4f6`) are those of an identifier. */
-const UNIT = /^(?!.*\d\p{L}+\d)(?:[\p{L}%‰°$€£¥µΩ][^\s,;:"]{0,11})?$/u;
+/**
+ * A unit begins with a letter or a sign of its own, and has no blanks. Hexadecimal digits with letters between digits (`bd4f6c`) are the
+ * rest of an identifier; `m2s2` is a unit.
+ */
+const UNIT = /^(?![\da-fA-F-]*\d[a-fA-F]+\d[\da-fA-F-]*$)(?:[\p{L}%‰°$€£¥µΩ][^\s,;:"]{0,11})?$/u;
 const GROUPED = /^\d{1,3}(?:[ '’\u00a0\u2009\u202f]\d{3})+(?=$|[.,e])/i;
 const SEPARATOR = /[ '’\u00a0\u2009\u202f]/g;
 const POINT_GROUPS = /^\d{1,3}(?:\.\d{3})+$/;
@@ -80,12 +84,15 @@ export class ColumnSurvey {
   spaced = 0;
   /** Whole numbers of more than three digits. */
   long = 0;
+  /** Cells that are 0 or 1. */
+  binary = 0;
   readonly #units = new Map<string, number>();
 
   add(cell: string): void {
     if (cell === '') this.empty++;
     else if (NUMBER.test(cell)) {
       this.plain++;
+      if (BINARY.test(cell)) this.binary++;
       const point = cell.indexOf('.');
       if (point >= 0) this.#judge(cell, point, this.points);
       else if (cell.length > 3 && Math.abs(Number(cell)) >= 1000) this.long++;

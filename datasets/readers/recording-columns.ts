@@ -35,7 +35,8 @@ function labelColumns({ columns, file, layout }: Table): number[] {
   return [...columns.keys()].filter((i) => {
     const column = columns[i]!;
     if (!labelsPoints(column.name) && i !== unnamed) return false;
-    return isTruth(column) || column.cells.every((cell) => /^(?:[01](?:\.0*)?)?$/.test(cell));
+    const { binary, missing, filled } = column.survey;
+    return isTruth(column) || (binary > 0 && binary + missing === filled);
   });
 }
 
@@ -58,10 +59,9 @@ export function valueColumns(
   const mayCount = (times !== null || numeric.length > 1) && !table.rewritten?.labels.length;
   const parts = datePartColumns(columns);
   const labels = table.rewritten?.labels.length ? [] : labelColumns(table);
-  const left = numeric.filter(
-    (i) => !labels.includes(i) && (!mayCount || !(countsTime(columns[i]!, i) || parts.includes(i))),
-  );
-  const chosen = left.length > 0 ? left : numeric;
+  const left = numeric.filter((i) => !mayCount || !(countsTime(columns[i]!, i) || parts.includes(i)));
+  const judged = left.filter((i) => !labels.includes(i));
+  const chosen = [judged, left].find((some) => some.length > 0) ?? numeric;
   const marks = labels.filter((i) => numeric.includes(i) && !chosen.includes(i));
   if (marks.length > 0) {
     notes.push({

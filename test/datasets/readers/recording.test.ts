@@ -467,6 +467,13 @@ describe('the time', () => {
     );
     expect(values(read(content, { columns: ['is_anomaly'] }))).toEqual([0, 0, 1, 0]);
     expect(read('v,label\n1,5\n2,7\n4,6\n').columns.map(({ name }) => name)).toEqual(['v', 'label']);
+    // A count that begins with 0 and 1 is no label.
+    const counts = Array.from({ length: 3000 }, (_, n) => `${minutes(n)},${n % 9},${n < 2999 ? n % 2 : 7}`);
+    const counted = read(`timestamp,v,anomaly\n${counts.join('\n')}\n`);
+    expect(counted.columns.map(({ name }) => name)).toEqual(['v', 'anomaly']);
+    // Labels alone are judged, and not the parts of dates beside them.
+    const alone = read('hour,anomaly\n5,0\n6,0\n8,1\n7,0\n');
+    expect(alone.columns.map(({ name }) => name)).toEqual(['anomaly']);
     const out = readRecording(new TextEncoder().encode('1,0.0\n5,1.0\n2,0.0\n'), { name: 'a.out' });
     expect(out.columns.map(({ name }) => name)).toEqual(['column 1']);
   });
@@ -476,7 +483,8 @@ describe('the time', () => {
       Array.from({ length: 20 }, (_, n) => `${minutes(n)},${n * n},0,${id}`).join('\n');
     const kpi = `timestamp,value,label,KPI ID\n${rows('02e99bd4f6cfb33f')}\n${rows('046ec29ddf80d62e')}\n`;
     expect(failure(kpi).message).toMatch(/2 series in one file, separated by column "KPI ID"/);
-    expect(values(read('t,v\n0,1m3/h\n1,2m3/h\n'))).toEqual([1, 2]);
+    for (const unit of ['m3/h', 'm2s2', ' W/m2K4', ' H2O2'])
+      expect(values(read(`t,v\n0,1${unit}\n1,2${unit}\n`))).toEqual([1, 2]);
   });
 
   it('that cannot be read is said to be missing', () => {
