@@ -123,8 +123,7 @@ interface Plan {
  */
 function likelyLabel(flat: readonly ParquetColumn[]): ParquetColumn | null {
   const axes = flat.some(({ name }) => AXIS_NAME.test(name));
-  const ofPoints = flat[labelColumn(flat.map(({ name }) => name))];
-  const named = ofPoints ?? flat.find(({ name }) => LABEL_NAME.test(name));
+  const named = flat.find(({ name }) => labelColumn([name]) === 0 || LABEL_NAME.test(name));
   return named ?? (axes ? undefined : flat.find(({ name }) => /^y$/i.test(name))) ?? null;
 }
 
@@ -136,18 +135,16 @@ function plan(columns: readonly ParquetColumn[], labelled: boolean, path: string
   const time =
     flat.find((column) => column.instant) ??
     flat.find((column) => isNumber(column) && TIME_NAME.test(column.name));
-  const channels =
-    lists.length > 0
-      ? lists
-      : flat.filter(
-          (column) =>
-            isNumber(column) &&
-            column !== label &&
-            column !== time &&
-            !column.instant &&
-            !labelsPoints(column.name) &&
-            !PANDAS_INDEX.test(column.name),
-        );
+  const values = flat.filter(
+    (column) =>
+      isNumber(column) &&
+      column !== label &&
+      column !== time &&
+      !column.instant &&
+      !PANDAS_INDEX.test(column.name),
+  );
+  const measured = values.filter(({ name }) => !labelsPoints(name));
+  const channels = [lists, measured].find((some) => some.length > 0) ?? values;
   if (channels.length === 0) throw new DataError('no column of numbers', { file: path });
   return { channels, label, time: time ?? null, lists: lists.length > 0 };
 }
