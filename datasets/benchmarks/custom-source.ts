@@ -7,7 +7,15 @@ import { firstNames } from '../../src/ground/terminal.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { checkChannelNames } from '../example.ts';
-import { labelColumn, numericColumns, pointMark, readCsv, readText } from '../readers/csv.ts';
+import {
+  labelColumn,
+  namesLabels,
+  numericColumns,
+  pointMark,
+  readCsv,
+  readPoints,
+  readText,
+} from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';
 import { knownLength, type RawRecord } from '../readers/record.ts';
@@ -356,13 +364,13 @@ function checkPoints(file: string): string | null {
   const format = formatOf(file);
   if (format !== 'csv' && format !== 'points') return null;
   const { header, rows } = openSheet(file);
-  if (format === 'csv') {
+  const at = labelColumn(header);
+  if (at < 0) {
     throw new DataError(
       `columns ${firstNames(header.map(show), NAMED)}: none is called "class" (one series a row) or "Label" (a row for each point, 0 or 1); custom needs ${CUSTOM_LAYOUT}`,
       { file, line: 1 },
     );
   }
-  const at = labelColumn(header);
   let points = 0;
   for (const { cell, place } of rows()) {
     points++;
@@ -378,6 +386,7 @@ function checkPoints(file: string): string | null {
       { file, line: 1 },
     );
   }
+  if (format === 'csv') readPoints(file).next(); // says what is missing beside the labels
   return header[at]!;
 }
 
@@ -569,12 +578,12 @@ function fromLines(
  */
 function labelFiles(all: readonly string[]): string[] {
   const inFolder = (file: string): boolean => /label/i.test(basename(dirname(file)));
-  const series = new Set(all.flatMap((file) => (inFolder(file) ? [] : parse(file).name)));
+  const series = new Set(all.flatMap((file) => (inFolder(file) || isTable(file) ? [] : parse(file).base)));
   return all.filter((file) => {
-    const { base, name } = parse(file);
+    const { base, name, ext } = parse(file);
     const of = inFolder(file) ? name : name.replace(/_labels?$/i, '');
     if (!inFolder(file) && of === name) return base.toLowerCase() === 'labeled_anomalies.csv';
-    return series.has(of) || series.has(`${of}_test`);
+    return series.has(`${of}${ext}`) || series.has(`${of}_test${ext}`);
   });
 }
 
@@ -618,15 +627,15 @@ export function openSource(path: string, options: SourceOptions): Source {
       { file: path },
     );
   }
+  const tables = all.filter((file) => isTable(file) && formatOf(file) === 'csv');
   const known = all.filter((file) => {
     try {
-      return formatOf(file) !== 'csv';
+      return formatOf(file) !== 'csv' || (tables.length === 0 && namesLabels(file));
     } catch (error) {
       if (error instanceof ConfigError) return false; // a file of another kind, such as a README
       throw error;
     }
   });
-  const tables = all.filter((file) => !known.includes(file) && isTable(file));
   if (known.length > 0 && tables.length > 0) {
     const [table, other] = [tables[0]!, known[0]!].map((file) => relative(path, file));
     throw new DataError(

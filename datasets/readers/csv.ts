@@ -1,10 +1,12 @@
 /** CSV files of one series, one row per point. */
+import { closeSync, readSync } from 'node:fs';
 import { ConfigError, DataError, reasonOf, suggestion } from '../../src/ground/errors.ts';
-import { readBytes } from '../../src/ground/files.ts';
+import { openFile, readBytes } from '../../src/ground/files.ts';
 import { show } from '../../src/ground/json-record.ts';
 import { firstNames } from '../../src/ground/terminal.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { Column, MOST_CHANNELS, NUMBER, type RawRecord, rawRecord, seconds, stem } from './record.ts';
+import { epochOf } from './time-column.ts';
 
 const MINIMUM_POINTS = 2;
 
@@ -14,6 +16,8 @@ const SAMPLE = 100;
 /** Cells that stand for a missing value. */
 const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
 const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a|\?)$/i;
+/** Numbers, also with a decimal comma. */
+const NUMBERS = /^[+-]?[\d.,]+(?:e[+-]?\d+)?$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
 const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
 /** Headers of time columns, in any case. */
@@ -29,6 +33,8 @@ export const labelColumn = (header: readonly string[]): number =>
   header.findIndex((name) => LABEL_NAME.test(name));
 /** Headers of the name of the series that a row belongs to, such as `KPI ID`. */
 const SERIES_NAME = /(?:^|[ _])(?:id|key|name|series)$/i;
+/** Headers that begin with a word for a time, such as `timestamp_(min)`; `timeouts` does not. */
+const NAMES_TIME = /^(?:time|date)(?:stamp|time)?s?(?![a-z])/i;
 const ANOMALOUS = /^(?:\+?1(?:\.0*)?(?:e[+-]?0+)?|true|yes|a ?ttack|anomal(?:y|ous)|outlier)$/i;
 const USUAL = /^(?:[+-]?0(?:\.0*)?(?:e[+-]?0+)?|false|no|normal)$/i;
 /** Label of a point, 1 for anomalous: a number, a truth value, or a word such as `Attack`; undefined for another cell. */
@@ -199,16 +205,78 @@ interface CsvOptions {
   readonly labelled?: boolean;
 }
 
+/** Column of names of series, such as `KPI ID`: texts or whole numbers. A column `series` of fractions holds measurements. */
+const namesSeries = ({ name, cells }: CsvColumn): boolean =>
+  SERIES_NAME.test(name) &&
+  !(
+    cells.some((cell) => /\d[.,]\d/.test(cell)) &&
+    cells.every((cell) => NUMBERS.test(cell) || MISSING.test(cell))
+  );
+
+/** Returns true for cells of numbers that only rise, such as row numbers. */
+const countsUp = ({ cells }: CsvColumn): boolean =>
+  cells.every((cell, i) => i === 0 || Number(cell) > Number(cells[i - 1]));
+
+/** Indices of the columns of measurements beside labels of points. A column of names counts where nothing else is measured. */
+function measurements(columns: readonly CsvColumn[]): number[] {
+  const possible = columns.flatMap(({ name, header, numeric, blank, rowNumbers, time }, i) => {
+    const values = (numeric || (blank && header)) && !time && !rowNumbers && !NAMES_TIME.test(name);
+    return values && !labelsPoints(name) ? [i] : [];
+  });
+  const unnamed = possible.filter((i) => !namesSeries(columns[i]!));
+  return unnamed.length > 0 ? unnamed : possible.filter((i) => !countsUp(columns[i]!));
+}
+
 /** Columns of measurements beside labels of points. @throws DataError for none */
 function measured(columns: readonly CsvColumn[], path: string): number[] {
-  const chosen = columns.flatMap(({ name, header, numeric, blank, rowNumbers, time }, i) => {
-    const values = (numeric || (blank && header)) && !time && !rowNumbers && !/^(?:time|date)/i.test(name);
-    return values && !labelsPoints(name) && !SERIES_NAME.test(name) ? [i] : [];
-  });
+  const chosen = measurements(columns);
   if (chosen.length > 0) return chosen;
   throw new DataError(
     `labels of points, and no column of numbers beside them (${listed(columns)}); labels and measurements belong in one file`,
     { file: path },
+  );
+}
+
+/** Columns of a CSV file by its first rows, of which 256 KiB are read. @throws DataError for a file that cannot be read */
+function firstColumns(path: string): CsvColumn[] {
+  const { handle, size } = openFile(path);
+  const bytes = Buffer.alloc(Math.min(size, 1 << 18));
+  try {
+    readSync(handle, bytes, 0, bytes.length, 0);
+  } finally {
+    closeSync(handle);
+  }
+  const read = new TextDecoder().decode(bytes);
+  const text = bytes.length < size ? (/^[\s\S]*[\r\n]/.exec(read)?.[0] ?? '') : read;
+  const records = new CsvRecords(text, detectDelimiter(text, path), path);
+  const rows: string[][] = [];
+  while (rows.length <= SAMPLE && records.next()) if (!records.blank) rows.push(records.fields());
+  const [header = [], ...body] = rows;
+  return header.map((name, i) =>
+    describe(
+      name,
+      i,
+      body.map((row) => row[i] ?? ''),
+    ),
+  );
+}
+
+/** Returns true for a CSV file with a column of labels by its name, whatever it holds. */
+export const namesLabels = (path: string): boolean =>
+  labelColumn(firstColumns(path).map(({ name }) => name)) >= 0;
+
+/**
+ * Returns true for a CSV file of labelled points by its first rows: marks alone in the column of labels, and measurements beside it. A
+ * measurement named `anomaly`, or a column `label` of words, makes no file of labelled points.
+ * @throws DataError for a file that cannot be read
+ */
+export function marksPoints(path: string): boolean {
+  const columns = firstColumns(path);
+  const labels = columns[labelColumn(columns.map(({ name }) => name))]?.cells ?? [];
+  return (
+    labels.some((cell) => cell !== '') &&
+    labels.every((cell) => cell === '' || pointMark(cell) !== undefined) &&
+    measurements(columns).length > 0
   );
 }
 
@@ -250,15 +318,18 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
     ),
   );
   const labelAt = options.labelled === true ? labelColumn(columns.map(({ name }) => name)) : -1;
-  const keyAt =
-    labelAt < 0
-      ? -1
-      : columns.findIndex(({ name, cells }) => SERIES_NAME.test(name) && new Set(cells).size < cells.length);
   const chosen =
     labelAt >= 0
       ? measured(columns, path)
       : wanted.map((column) =>
           column === undefined ? onlyNumeric(columns, path, advice) : chosenColumn(columns, column, path),
+        );
+  const keyAt =
+    labelAt < 0
+      ? -1
+      : columns.findIndex(
+          (column, i) =>
+            !chosen.includes(i) && namesSeries(column) && new Set(column.cells).size < column.cells.length,
         );
   const others: (CsvColumn | null)[] = [...columns];
   for (const index of chosen) others[index] = null;
@@ -331,8 +402,8 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
       throw new DataError(`column ${name} holds no number; remove it, or fill it`, { file: path });
     }
   }
-  const unit = perSecond(times.at(0) ?? 0);
-  const instants = times.take().map((time) => time / unit);
+  const perSecond = 1000 / (epochOf(times.at(0) ?? 0)?.[0] ?? 1000);
+  const instants = times.take().map((time) => time / perSecond);
   const timed = clock !== undefined && instants.every((time) => Number.isFinite(time));
   const channelNames = chosen.map((index) => columns[index]!.name);
   if (labelAt < 0) {
@@ -355,13 +426,6 @@ function instant(cell: string): number {
   const date = seconds(cell);
   return Number.isNaN(date) && cell !== '' ? Number(cell) : date;
 }
-
-/** Units of a column of times in a second, by its first: 1000 for ms since 1970, which have 12 digits or 13, and so on for µs and ns. */
-const perSecond = (first: number): number =>
-  first < 1e11 ? 1 : first < 1e14 ? 1e3 : first < 1e17 ? 1e6 : 1e9;
-
-/** Numbers, also with a decimal comma. */
-const NUMBERS = /^[+-]?[\d.,]+(?:e[+-]?\d+)?$/i;
 
 /**
  * Columns of a csv file of points whose first value that is not missing is a number, and which are no time; undefined without a

@@ -11,7 +11,7 @@ import {
   tsbAdTrain,
 } from './anomaly-files.ts';
 import { readArff } from './arff.ts';
-import { labelColumn, readCsv, readPoints } from './csv.ts';
+import { labelColumn, marksPoints, readCsv, readPoints } from './csv.ts';
 import { readMatlab } from './matlab.ts';
 import { readNpy, readNpz } from './numpy.ts';
 import { readParquet } from './parquet.ts';
@@ -54,11 +54,14 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
 };
 
 /**
- * Extension in lower case. A split of the UCR archive in plain text, `GunPoint_TRAIN.txt` or as in 2015 `GunPoint_TRAIN`, counts as .tsv. `X_train.txt` does not: its
- * labels are in a file of their own.
+ * Extension in lower case. A split of the UCR archive in plain text, `GunPoint_TRAIN.txt` or as in 2015 `GunPoint_TRAIN`, counts as .tsv.
+ * `X_train.txt` does not: its labels are in a file of their own.
  */
 function extensionOf(path: string): string {
-  const set = /([^./\\]+)[_-](?:train|test|val|valid|validation)(?:\.txt)?$/i.exec(path)?.[1];
+  const [, set] =
+    /([^./\\]+)[_-](?:train|test|val|valid|validation)\.txt$/i.exec(path) ??
+    /([^./\\]+)_(?:TRAIN|TEST)$/.exec(path) ??
+    [];
   if (set !== undefined && !/^[xy]$/i.test(set)) return 'tsv';
   return /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
 }
@@ -75,18 +78,20 @@ function csvFormat(path: string): FileFormat {
   const scanner = new Scanner(path);
   try {
     const row = readHeaderRow(scanner).map((name) => name.toLowerCase());
+    if (row.includes('data') && row.includes('cols')) return 'tab';
+    if (row.join() === 'timestamp,value') return 'nab';
     const names = row.length > 1 ? row : row[0]!.split(/[;\t|]/);
-    if (names.includes('data') && names.includes('cols')) return 'tab';
-    if (names.length > 1 && labelColumn(names) >= 0 && !names.includes('class')) return 'points';
-    return names.join() === 'timestamp,value' ? 'nab' : 'csv';
+    const mayMark = names.length > 1 && labelColumn(names) >= 0 && !names.includes('class');
+    return mayMark && marksPoints(path) ? 'points' : 'csv';
   } finally {
     scanner.close();
   }
 }
 
 /**
- * The format of a file. `.txt` files of the anomaly archive of UCR are known by their names. csv files are TSB-AD by a name of its grammar, TAB by `data` and `cols`, labelled points by a column such as
- * `Label` or `is_anomaly`, NAB by `timestamp,value`, else one series of points.
+ * Returns the format of a file. `.txt` files of the anomaly archive of UCR are known by their names. A csv file is TSB-AD by a name of
+ * its grammar, TAB by `data` and `cols`, NAB by `timestamp,value`, labelled points by a column such as `Label` or `is_anomaly` whose first
+ * cells mark points (`marksPoints`), else one series of points.
  * @throws ConfigError for an extension that no format has; DataError for a csv file that cannot be read
  */
 export function formatOf(path: string): FileFormat {

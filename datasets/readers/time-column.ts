@@ -88,7 +88,7 @@ const EPOCHS: readonly (readonly [number, string])[] = [
 const EARLIEST = Date.UTC(1980, 0, 1);
 const LATEST = Date.UTC(2100, 0, 1);
 /** Unit in which a number is a time since 1970, by its size; undefined for other numbers. */
-const epochOf = (number: number) =>
+export const epochOf = (number: number) =>
   EPOCHS.find(([unit]) => number * unit >= EARLIEST && number * unit <= LATEST);
 /** 1 January 1970 in the day count of spreadsheets. */
 const EXCEL_EPOCH = 25_569;

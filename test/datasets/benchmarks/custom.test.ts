@@ -728,6 +728,23 @@ describe('what is easily taken for something else', () => {
     },
   );
 
+  it('files beside the series that only sound like labels or splits change nothing', async () => {
+    const table = `a,b,class\n${'1,2,x\n2,3,y\n'.repeat(4)}`;
+    const ts = (seed: number): string => `@classLabel true a b\n@data\n1,2,${seed}:a\n2,3,${seed}:b\n`;
+    const walk = 'day,v,label\n2020-01-01,1,walk\n2020-01-02,2,walk\n';
+    for (const files of [
+      { 'data.csv': table, unit_test: '#!/bin/sh\n' },
+      { 'data.csv': table, 'walk.csv': walk },
+      { 'gun_train.ts': ts(1), 'gun_test.ts': ts(2), 'gun_labels.txt': 'a: gun\n' },
+    ]) {
+      expect((await select(files)).origin.kind).toBe('classification');
+    }
+    const labels = 'file,class\nwalk.csv,walk\nanomaly.csv,rest\n';
+    const anomaly = 'day,anomaly\n2020-01-01,-0.5\n2020-01-02,0.25\n';
+    const listed = await select({ 'labels.csv': labels, 'walk.csv': walk, 'anomaly.csv': anomaly });
+    expect(listed.origin.classes).toEqual(['rest', 'walk']);
+  });
+
   it('errors name the way out', async () => {
     await expect(select({ 'a.csv': 'Time,V1,Class\n0,1,0\n1,2,1\n' })).rejects.toThrow(
       /columns "time" and "class", as of a row for each point; call its labels of 0 and 1 "Label"/,

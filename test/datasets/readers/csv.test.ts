@@ -59,6 +59,8 @@ describe('files that can be read', () => {
       'v',
     ],
     ['ns of a clock of its own', 't,v\n0,5\n200000000000,7\n', [5, 7], [0, 2e11], 'v'],
+    ['a counter that begins high', 't,v\n200000000000,5\n200000000001,7\n', [5, 7], [2e11, 2e11 + 1], 'v'],
+    ['a date far ahead', 'day,v\n9999-12-31,5\n2014-04-01,7\n', [5, 7], [253402214400, 1396310400], 'v'],
     ['row numbers of pandas', ',flow\n0,5\n1,7\n2,6\n', [5, 7, 6], [0, 1, 2], 'flow'],
     ['row numbers without a header', '1,5\n2,7\n3,6\n', [5, 7, 6], [1, 2, 3], 'column 2'],
     [

@@ -9,7 +9,9 @@ import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
 import { readNpz } from '../../../datasets/readers/numpy.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
+import { readerFiles } from '../../helpers/reader-files.ts';
 
+const files = readerFiles();
 const DIRECTORY = resolve(import.meta.dirname, '../../golden/readers');
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-golden-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -147,7 +149,37 @@ describe('the format of a file', () => {
   test('an unknown extension is refused with the known ones', () => {
     expect(() => formatOf('/x/series.xlsx')).toThrow(/known are .*\.parquet/);
     expect(formatOf('/x/Coffee_TRAIN.txt')).toBe('ucr-tsv');
-    expect(() => formatOf('/x/X_train.txt')).toThrow('no format has this extension');
+    expect(formatOf('/x/Coffee_TEST')).toBe('ucr-tsv');
+    for (const name of ['X_train.txt', 'unit_test']) {
+      expect(() => formatOf(`/x/${name}`)).toThrow('no format has this extension');
+    }
+  });
+
+  const fractions = ['0.5', '-1.25', '0.75', '1.5'];
+  test.each<[string, string, (t: number) => string, readonly string[]]>([
+    ['an anomaly that is measured', 'day,anomaly', (t) => `2020-01-0${t + 1},${fractions[t]}`, ['anomaly']],
+    ['a sensor named attack', 'day,attack', (t) => `2020-01-0${t + 1},${t % 2}`, ['attack']],
+    ['labels of words', 'day,v,label', (t) => `2020-01-0${t + 1},${fractions[t]},walk`, ['v']],
+    ['semicolons of NAB', 'timestamp;value', (t) => `2020-01-0${t + 1};${fractions[t]}`, ['value']],
+    ['semicolons of TAB', 'date;data;cols', (t) => `2020-01-0${t + 1};${fractions[t]};a`, ['data']],
+  ])('%s: one series of points without labels', (_, header, row, names) => {
+    const path = files.write('plain.csv', [header, ...[0, 1, 2, 3].map(row)].join('\n'));
+    expect(formatOf(path)).toBe('csv');
+    const [record] = [...readRecords(path)];
+    expect([record!.channelNames, record!.anomalies]).toEqual([names, null]);
+  });
+
+  test.each([
+    ['series', (t: number) => `${fractions[t]},${t % 2}`, ['series']],
+    ['series', (t: number) => `${[3, 1, 1, 2][t]},${t % 2}`, ['series']],
+    ['timeouts,v', (t: number) => `${t % 3},${fractions[t]},${t % 2}`, ['timeouts', 'v']],
+    ['timestamp_(min),v', (t: number) => `${t % 3},${fractions[t]},${t % 2}`, ['v']],
+  ])('labels beside %s mark points', (header, row, names) => {
+    const path = files.write('marked.csv', [`${header},Label`, ...[0, 1, 2, 3].map(row)].join('\n'));
+    expect(formatOf(path)).toBe('points');
+    const [record, ...more] = [...readRecords(path)];
+    expect([record!.channelNames, [...(record!.anomalies as Uint8Array)]]).toEqual([names, [0, 1, 0, 1]]);
+    expect(more).toEqual([]);
   });
 });
 
