@@ -490,7 +490,7 @@ function fromFiles(
           const points = record.channels[0]!.length;
           if (count === 1 && /\.np[yz]$/i.test(file) && length > points) {
             note(
-              `${basename(file)}: ${length} channels of ${points} points; axes are series, channels, points: where they are series, points, channels, save X.transpose(0, 2, 1)`,
+              `${basename(file)}: ${length} channels of ${points} points, as the axes are read: series, channels, points. If they are series, points, channels, save X.transpose(0, 2, 1)`,
             );
           }
           if (series !== record) cut++;
@@ -573,8 +573,8 @@ function fromLines(
 }
 
 /**
- * Files with the labels of the points of others: `test_label/a.txt` for `test/a.txt` (SMD), `X_test_label.npy` for `X_test.npy`, and
- * `labeled_anomalies.csv` (SMAP, MSL).
+ * Lists the files that label the points of other files of the same extension: `test_label/a.txt` for `test/a.txt` (SMD),
+ * `X_test_label.npy` for `X_test.npy`; and `labeled_anomalies.csv` (SMAP, MSL).
  */
 function labelFiles(all: readonly string[]): string[] {
   const inFolder = (file: string): boolean => /label/i.test(basename(dirname(file)));

@@ -322,7 +322,7 @@ export function* readTable(path: string): Generator<TableRow> {
   const clock = header.findIndex((name) => /^(?:time|timestamps?|date|date[ _]?time)$/.test(name));
   if (clock >= 0) {
     throw new DataError(
-      `columns ${show(header[clock])} and "class", as of a row for each point; call its labels of 0 and 1 "Label", or remove the time where each row is a series`,
+      `columns ${show(header[clock])} and "class": where each row is a point, call the column of 0 and 1 "Label"; where each row is a series, remove ${show(header[clock])}`,
       { file: path, line: 1 },
     );
   }

@@ -31,8 +31,8 @@ const UCR_NAME = /^\d+_UCR_Anomaly_.+_(\d+)_(\d+)_(\d+)(?:\.(?:txt|out|csv))*$/i
 export const isUcrAnomaly = (path: string): boolean => /\.txt$/i.test(path) && UCR_NAME.test(basename(path));
 
 /**
- * Reads the one series of a `.txt` file of the anomaly archive of UCR: values between blanks or lines. Its anomaly is in its name,
- * BEGIN_END, which the archive counts from 1 with both ends included.
+ * Reads the one series of a `.txt` file of the anomaly archive of UCR: values separated by blanks or line ends. Its name
+ * states the anomaly as BEGIN_END, counted from 1, both included.
  * @throws DataError with line and column for what is no number; for a file shorter than its name states
  */
 export function readUcrAnomaly(path: string): Generator<RawRecord> {

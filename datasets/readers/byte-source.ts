@@ -49,7 +49,7 @@ function check(source: ByteSource, offset: number, length: number): void {
   }
 }
 
-/** A source that checks what is asked for before it reads. */
+/** Makes a source of a read function, which is called with ranges inside the source alone. */
 function checkedSource(path: string, size: number, read: ByteSource['read']): ByteSource {
   const source: ByteSource = {
     path,

@@ -25,7 +25,7 @@ const TIME_NAME =
   /^(?:times?|timestamps?|dates?|date[_ ]?time|ds|t|index|idx|steps?|epoch|unix(?:[_ ]?time)?|seconds?)$/i;
 /** Headers of the labels of points in public collections, in any case. */
 const LABEL_NAME = /^(?:labels?|(?:is[_ ]?)?(?:anomal(?:y|ous)|outlier)|attack|normal\/attack)$/i;
-/** Headers of what some collections say beside them: change points, and labels of parts of a plant. */
+/** Headers of further labels in some collections: change points, and attacks on one part of a plant. */
 const MORE_LABELS = /^(?:change[_ ]?points?|attack_p\d)$/i;
 export const labelsPoints = (name: string): boolean => LABEL_NAME.test(name) || MORE_LABELS.test(name);
 /** Index of the column that marks each point as anomalous or not; −1 without one. */

@@ -262,10 +262,10 @@ function checkRead(names: readonly string[], parts: readonly Chosen[], path: str
 }
 
 /**
- * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` and `groups` have a number or a text per
- * case: the record's label and group. Without one, and as many labels as points, they are point labels (0 or 1). Arrays `X_train`,
- * `y_train`, `X_test` and `y_test` (or `train_X`, …) are the parts of one data set, which each record names. Arrays of other names, such as
- * `classes`, are not read. Ids as in `readNpy`, with the part before the index.
+ * Reads the series of an `.npz` archive (stored or deflated entries, zip64). With an axis of cases, `labels` and `groups` have a number or
+ * a text per case: the record's label and group. Without one, and as many labels as points, they are point labels (0 or 1). Arrays
+ * `X_train`, `y_train`, `X_test` and `y_test` (or `train_X`, …) are the parts of one data set, which each record names. Arrays of other
+ * names, such as `classes`, are not read. Ids as in `readNpy`, with the part before the index.
  * @throws DataError as `readNpy` and `readZip`; for arrays whose role is not clear, and labels or groups that do not fit
  */
 export function readNpz(path: string): Generator<RawRecord> {

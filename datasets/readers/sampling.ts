@@ -41,7 +41,7 @@ interface Sorted {
   readonly before: number;
 }
 
-/** Numbers of values above and below the one before. */
+/** Counts the values above and below the one before. */
 export function directions(values: ArrayLike<number>): { up: number; down: number } {
   let [up, down] = [0, 0];
   for (let i = 1; i < values.length; i++) {

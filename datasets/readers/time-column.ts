@@ -747,7 +747,7 @@ function regularity(time: Float64Array): { even: number; exact: number; backward
   return { even: near, exact: equal, backward: Math.min(down, time.length - 1 - down) };
 }
 
-/** Positions of rows in order of time, which may be the reverse of that of the file. */
+/** Row indices in order of time: those of a file that mostly descends are reversed. */
 function inOrder(time: Float64Array): Uint32Array {
   const { up, down } = directions(time);
   const order = Uint32Array.from(time, (_, i) => i);

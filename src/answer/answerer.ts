@@ -128,7 +128,7 @@ export interface LocalSource {
   load(): Promise<LocalPolicy>;
 }
 
-/** Advice where the answerer of a reference gives no response: modules and endpoints alone may give none. */
+/** Advice for an answerer that gives no response: a module, an endpoint, or a baseline that cannot read a series. */
 export const remedyFor = (given: string): string =>
   isModuleSpecifier(given)
     ? `correct ${given}`

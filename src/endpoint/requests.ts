@@ -146,7 +146,7 @@ export function readAuthorities(file: string | undefined): string | undefined {
   return pem;
 }
 
-/** The value of a JSON text; undefined where it is none. */
+/** Parses JSON; returns undefined for any other text. */
 export function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -155,7 +155,7 @@ export function parsed(text: string): unknown {
   }
 }
 
-/** What is first wrong with an answer, and where. */
+/** Returns the first problem of an answer with its path. */
 export function issueOf({ issues }: z.ZodError): string {
   const { path, message } = issues[0]!;
   return `${path.join('.') || 'all of it'}: ${message}`;

@@ -73,7 +73,7 @@ export const DEPARTURE_KINDS = [
 ] as const;
 export type DepartureKind = (typeof DEPARTURE_KINDS)[number];
 
-/** Classes of the kinds; spikes and dips are of two, by the rest of the series. */
+/** Anomaly class of each kind; that of a spike or dip depends on the rest of the series. */
 export const CLASS_OF_KIND: Readonly<Record<Exclude<DepartureKind, 'spike' | 'dip'>, AnomalyClass>> = {
   'level shift': 'trend',
   'trend change': 'trend',

@@ -79,7 +79,7 @@ function rowScales(tensor: StoredTensor, rows: number): Float32Array {
   return scales;
 }
 
-/** A tensor in a type of floats, which `convert` makes of its values. */
+/** Makes a function that packs tensors as floats; `convert` turns float32 values into that type. */
 const asFloats =
   (type: 'float32' | 'float16', convert: (values: Float32Array) => ArrayBufferView) =>
   (tensor: StoredTensor, shape: readonly number[]): PackedTensor => ({

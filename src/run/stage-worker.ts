@@ -163,7 +163,7 @@ const VALIDATION = 200;
 /** Examples encoded together. */
 const BATCH = 64;
 
-/** Examples 0 to `count` − 1 in batches. */
+/** Yields examples 0 to `count` − 1 in batches. */
 function* batches(count: number, at: (index: number) => Example): Generator<readonly Example[]> {
   for (let first = 0; first < count; first += BATCH)
     yield Array.from({ length: Math.min(BATCH, count - first) }, (_, i) => at(first + i));

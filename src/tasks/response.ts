@@ -135,7 +135,7 @@ export function readLabel(text: string | null): string | null {
   return label === '' || [...label].length > 200 || /[\n\r]/.test(label) ? null : label;
 }
 
-/** Returns a label without its case and extra white space. */
+/** Folds a label: lower case, single blanks. */
 export const folded = (label: string): string => label.trim().replace(/\s+/g, ' ').toLowerCase();
 
 /**

@@ -58,7 +58,7 @@ function optimizerEntries({ policy, optimizer }: Learner) {
   );
 }
 
-/** Writes the trained part of a policy with its card: its adapter, of the checkpoint that `base` names, or all of it. */
+/** Writes a policy with its card: the adapter where it has one, else all weights. `base`: checkpoint that the adapter names. */
 export function writeTrained(directory: string, policy: Policy, card: PolicyCard, base?: string): void {
   if (policy.adapter === null) policy.write(directory);
   else writeAdapter(policy, directory, base);

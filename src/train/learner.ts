@@ -20,7 +20,7 @@ export interface StageStart {
 
 export const BEGINNING: StageStart = { step: 0, skippedInARow: 0 };
 
-/** What a training loop calls. */
+/** Hooks that a training loop calls. */
 export interface StageHooks<Metrics> {
   /** Called on rank 0 after every step. */
   readonly onStep: (metrics: Metrics) => void;

@@ -701,7 +701,7 @@ describe('what is easily taken for something else', () => {
         ['y.npy', numbers('2,', Buffer.from(Float64Array.of(0, 1).buffer))],
       ]);
     expect((await select({ 'a.npz': set('2, 6, 2') }, { shares: TEST_ONLY })).origin.notes).toContainEqual(
-      'a.npz: 6 channels of 2 points; axes are series, channels, points: where they are series, points, channels, save X.transpose(0, 2, 1)',
+      'a.npz: 6 channels of 2 points, as the axes are read: series, channels, points. If they are series, points, channels, save X.transpose(0, 2, 1)',
     );
     expect((await select({ 'a.npz': set('2, 2, 6') }, { shares: TEST_ONLY })).origin.notes).toEqual([]);
     const [[, example]] = (await examplesOf({ 'a.jsonl': '{"values": [1, 2], "class": 0}' })) as [
@@ -747,7 +747,7 @@ describe('what is easily taken for something else', () => {
 
   it('errors name the way out', async () => {
     await expect(select({ 'a.csv': 'Time,V1,Class\n0,1,0\n1,2,1\n' })).rejects.toThrow(
-      /columns "time" and "class", as of a row for each point; call its labels of 0 and 1 "Label"/,
+      /columns "time" and "class": where each row is a point, call the column of 0 and 1 "Label"; where each row is a series, remove "time"/,
     );
     await expect(select({ 'b/a.csv': 'Time,Tp,EVENT\n0,1,0\n1,2,1\n' })).rejects.toThrow(
       /b\/a\.csv:1: columns "time", "tp", "event": none is called "class" .* or "Label"/,
