@@ -108,7 +108,7 @@ function* recordsOf(path: string, column: readonly string[] | undefined): Genera
   const byColumn = format === 'csv' || ((format === 'nab' || format === 'points') && column !== undefined);
   if (byColumn) {
     const columns = column ?? numericColumns(path);
-    for (const record of readCsv(path, { columns })) yield drawableOf(record);
+    for (const record of readCsv(path, { columns, labelled: format === 'points' })) yield drawableOf(record);
     return;
   }
   for (const record of readRecords(path)) yield choose(drawableOf(record), column);
@@ -221,7 +221,7 @@ function* records(path: string, columns: readonly string[] | undefined): Generat
         `--column belongs to CSV files with a column per channel; ${path} is read as ${format}`,
       );
     }
-    yield* readCsv(path, { columns });
+    yield* readCsv(path, { columns, labelled: format === 'points' });
   }
 }
 

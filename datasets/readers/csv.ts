@@ -201,7 +201,7 @@ interface CsvOptions {
   readonly columns?: readonly (string | number)[] | undefined;
   /** Advice in messages where several columns hold numbers. Default: name one with --column. */
   readonly advice?: string | undefined;
-  /** Read the column of point labels as anomalies, and every other column of measurements as a channel. */
+  /** Read the column of point labels as anomalies and, without `columns`, every other column of measurements as a channel. */
   readonly labelled?: boolean;
 }
 
@@ -317,9 +317,9 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
       body.map((record) => record[i] ?? ''),
     ),
   );
-  const labelAt = options.labelled === true ? labelColumn(columns.map(({ name }) => name)) : -1;
+  let labelAt = options.labelled === true ? labelColumn(columns.map(({ name }) => name)) : -1;
   const chosen =
-    labelAt >= 0
+    labelAt >= 0 && options.columns === undefined
       ? measured(columns, path)
       : wanted.map((column) =>
           column === undefined ? onlyNumeric(columns, path, advice) : chosenColumn(columns, column, path),
@@ -377,6 +377,10 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
     if (clock !== undefined) times.push(instant(records.field(clock)));
     if (labelAt < 0) continue;
     const mark = pointMark(records.field(labelAt));
+    if (mark === undefined && options.columns !== undefined) {
+      labelAt = -1; // the named columns are read without labels
+      continue;
+    }
     if (mark === undefined) {
       const column = show(columns[labelAt]!.name);
       throw new DataError(

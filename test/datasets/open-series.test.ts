@@ -159,6 +159,12 @@ describe('timeseer render of files', () => {
     const path = file('x.out', `${text.join('\n')}\n`);
     expect(green(await drawn(path))).toBe(0);
     expect(green(await drawn(path, '--truth'))).toBeGreaterThan(0.05);
+    const wide = file('x.csv', `v,Label,w\n${text.map((line, t) => `${line},${t % 7}`).join('\n')}\n`);
+    expect(green(await drawn(wide, '--truth', '--column', 'v'))).toBeGreaterThan(0.05);
+    // A count is no label, however it begins.
+    const counts = Array.from({ length: 200 }, (_, t) => `${Math.sin(t / 5)},${t < 150 ? t % 2 : t}`);
+    const counted = file('x.csv', `v,anomaly\n${counts.join('\n')}\n`);
+    expect(green(await drawn(counted, '--truth', '--column', 'v'))).toBe(0);
   });
 
   it('a figure of several channels takes the channels that there are', async () => {
