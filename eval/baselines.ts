@@ -86,7 +86,7 @@ export async function classicalAnswers(
   if (examples.length === 0) return {};
   const kind = kindOf(examples);
   const learning: BaselineData = { ...data, kind };
-  const baselines = await prepareAll(await quickBaselines(learning, examples), learning);
+  const baselines = await prepareAll(await quickBaselines(learning), learning);
   return answers(baselines, examples).finally(() => closeAll(baselines));
 }
 
@@ -118,7 +118,7 @@ export async function runBaselines(
   if (heldOut.length === 0) throw new DataError('baselines: no held-out series; give at least one');
   const examples = [...heldOut, ...validation];
   const data: BaselineData = { kind: kindOf(examples), training, validation, seed };
-  const baselines = await prepareAll(await quickBaselines(data, examples, true), data);
+  const baselines = await prepareAll(await quickBaselines(data, true), data);
   if (baselines.size === 0) {
     throw new DataError('baselines: classifiers learn from training examples; give some');
   }

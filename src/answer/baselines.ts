@@ -1,6 +1,11 @@
 /**
  * Classical baselines: one table of all by name, and how one of them answers questions. A baseline reads the values of a series and writes
  * no text. It learns from training examples and chooses on validation examples; held-out examples have no part in either.
+ *
+ * Anomaly baselines read each channel alone, missing points bridged and channels without a known point left out, and answer the union
+ * of what they find: a point counts where the highest of its scores, each in the units of its channel, exceeds the threshold. An
+ * anomaly that shows in one of many channels is found like one that shows in all. `expcot-blind` answers for the channel whose test is
+ * farthest beyond its threshold.
  */
 import { setImmediate as breathe } from 'node:timers/promises';
 import {
@@ -13,12 +18,14 @@ import { EXPCOT_BLIND } from '../expcot/anomaly.ts';
 import { learnClasses } from '../expcot/class-profile.ts';
 import { ConfigError, DataError, suggestion } from '../ground/errors.ts';
 import { cores } from '../ground/machine.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { sum } from '../ground/numbers.ts';
 import { workerUrl } from '../ground/paths.ts';
 import { say } from '../ground/terminal.ts';
-import type { EvalRecord, Example, Gold, ParsedAnswer } from '../ground/types.ts';
+import type { AnomalyGold, EvalRecord, Example, Gold, ParsedAnswer } from '../ground/types.ts';
 import { mapAhead, WorkerPool } from '../ground/worker-pool.ts';
 import { DETECTORS } from '../series/detectors.ts';
+import { mergeIntervals } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import type { Unlabelled } from '../tasks/kind.ts';
 import { blindTrace, KIND_NAMES, scoreAnswer, taskKind } from '../tasks/kinds.ts';
@@ -71,8 +78,6 @@ interface Baseline {
   readonly quick?: boolean;
   /** True where runs try it beside their policies, though it is not quick: the product's own detector, 33 ms of CPU time a series of 1000 points. */
   readonly inRuns?: boolean;
-  /** True where it reads one channel alone; missing points are bridged for it. */
-  readonly single?: boolean;
   /** False where the data hold nothing that it could learn from. Always true when absent. */
   readonly suits?: (data: BaselineData) => Promise<boolean>;
   /** @throws DataError or ConfigError where nothing can be learned from the data */
@@ -100,17 +105,40 @@ export function baselineRecord(example: Example, answer: Gold | string): EvalRec
   return { seriesId: id, task, length, gold, response: '', answer: read, score };
 }
 
-const SEVERAL = 'has several channels; this baseline reads one';
-
 /** Series without missing points, by the one that has them: scores are kept by their values. */
 const bridged = new WeakMap<Float64Array, Float64Array>();
 
-/** Returns the values of a series of one channel, missing points bridged. @throws DataError without a known point */
-function wholeOf({ channels }: Unlabelled): Float64Array {
-  const [values] = channels as readonly [Float64Array];
-  const whole = bridged.get(values) ?? bridge(values).values;
-  bridged.set(values, whole);
-  return whole;
+/** Returns a series without the channels that have no known point; as it is where none has one. */
+function knownOf(series: Unlabelled): Unlabelled {
+  const known = series.channels.map((values) => !values.every(Number.isNaN));
+  if (!known.includes(true)) return series;
+  return {
+    channels: series.channels.filter((_, c) => known[c]),
+    names: series.names.filter((_, c) => known[c]),
+  };
+}
+
+/**
+ * Reads the channels that have a known point one after the other, missing points bridged; several series are read at once instead.
+ * @throws DataError where no channel has a known point
+ */
+async function eachChannel<T>(
+  series: Unlabelled,
+  read: (values: Float64Array) => T | Promise<T>,
+): Promise<T[]> {
+  const all: T[] = [];
+  for (const values of knownOf(series).channels)
+    all.push(await read(getOrMake(bridged, values, () => bridge(values).values)));
+  return all;
+}
+
+/** Joins answers about channels: the union of their intervals, with the class of the first that has one. */
+function union(answers: readonly AnomalyGold[]): AnomalyGold {
+  const found = answers.filter(({ intervals }) => intervals.length > 0);
+  const [first = answers[0]!] = found;
+  return found.length < 2
+    ? first
+    : { ...first, intervals: mergeIntervals(found.flatMap(({ intervals }) => intervals)) };
 }
 
 /** Answers from values; a string is the reason why there is no answer. */
@@ -133,11 +161,11 @@ async function orReason(answer: () => Gold | Promise<Gold>): Promise<Gold | stri
   }
 }
 
-/** A rule for one channel. */
-const onChannel =
+/** A rule for anomalies that reads every channel alone. */
+const onChannels =
   (read: (values: Float64Array) => Gold | Promise<Gold>): Rule =>
   (series) =>
-    series.channels.length === 1 ? orReason(() => read(wholeOf(series))) : SEVERAL;
+    orReason(async () => union((await eachChannel(series, read)) as AnomalyGold[]));
 
 /** Training samples by data, which several baselines are prepared from. */
 const samples = new WeakMap<BaselineData, Promise<TrainingSample | null>>();
@@ -226,27 +254,26 @@ async function chooseThreshold(
 ): Promise<BaselineSettings & { readonly threshold: number }> {
   const before = settings?.['threshold'];
   if (typeof before === 'number') return { ...settings, threshold: before };
-  const single = validation.filter(
-    ({ channels }) => channels.length === 1 && channels[0]!.some((value) => !Number.isNaN(value)),
-  );
-  if (single.length === 0)
+  const scored = validation.filter(({ channels }) => !channels.every((values) => values.every(Number.isNaN)));
+  if (scored.length === 0)
     return { threshold: score.threshold, chosen: `published default (${score.source})` };
   const thresholds = [...new Set([score.threshold, ...THRESHOLDS])];
   let done = 0;
-  const rewardsOf = await mapAhead(single, scorer.parallel, async (example) => {
-    const scores = await scorer.scores(wholeOf(example), signal);
-    onProgress?.(`threshold of ${name}`, ++done / single.length);
-    return thresholds.map(
-      (threshold) => baselineRecord(example, answerAbove(score, scores, threshold)).score.total,
-    );
+  const rewardsOf = await mapAhead(scored, scorer.parallel, async (example) => {
+    const channels = await eachChannel(example, (values) => scorer.scores(values, signal));
+    onProgress?.(`threshold of ${name}`, ++done / scored.length);
+    return thresholds.map((threshold) => {
+      const answer = union(channels.map((scores) => answerAbove(score, scores, threshold)));
+      return baselineRecord(example, answer).score.total;
+    });
   });
   const rewards = thresholds.map((_, t) =>
-    sum(rewardsOf.map((byThreshold) => byThreshold[t]! / single.length)),
+    sum(rewardsOf.map((byThreshold) => byThreshold[t]! / scored.length)),
   );
   const best = rewards.indexOf(Math.max(...rewards));
   return {
     threshold: thresholds[best]!,
-    chosen: `highest mean reward on ${single.length} validation examples`,
+    chosen: `highest mean reward on ${scored.length} validation examples`,
     reward: rewards[best]!,
   };
 }
@@ -254,7 +281,6 @@ async function chooseThreshold(
 function pointScoreBaseline(name: string, score: PointScore): Baseline {
   return {
     kinds: ['anomaly'],
-    single: true,
     inRuns: score.inRuns === true,
     async prepare(data) {
       const scorer = new Scorer(name, data.threads ?? cores());
@@ -263,7 +289,7 @@ function pointScoreBaseline(name: string, score: PointScore): Baseline {
         return {
           settings,
           answer: async (series) =>
-            onChannel(async (values) =>
+            onChannels(async (values) =>
               answerAbove(score, await scorer.scores(values, data.signal), settings.threshold),
             )(series),
           parallel: scorer.parallel,
@@ -285,8 +311,8 @@ const fixed: Readonly<Record<string, Baseline>> = Object.fromEntries(
   Object.keys(DETECTORS).map((name): [string, Baseline] => [
     name,
     {
-      ...{ kinds: ['anomaly'], quick: true, single: true },
-      prepare: async () => following(onChannel(detectorOf('anomaly', name)!), { chosen: 'fixed' }),
+      ...{ kinds: ['anomaly'], quick: true },
+      prepare: async () => following(onChannels(detectorOf('anomaly', name)!), { chosen: 'fixed' }),
     },
   ]),
 );
@@ -326,11 +352,12 @@ const TABLE: Readonly<Record<string, Baseline>> = {
       const { kind } = data;
       const profile = taskKind(kind).learnsClasses ? learnClasses((await sampleOf(data)).examples) : null;
       const whole = detectorOf(kind, EXPCOT_BLIND);
-      return following((series) =>
-        whole !== undefined && isPlain(series)
+      return following((given) => {
+        const series = whole === undefined ? given : knownOf(given);
+        return whole !== undefined && isPlain(series)
           ? orReason(() => whole(series.channels[0]!))
-          : orReason(() => blindTrace(series, kind, profile).answer),
-      );
+          : orReason(() => blindTrace(series, kind, profile).answer);
+      });
     },
   },
   '1nn-euclid': {
@@ -408,20 +435,14 @@ export function baselineNamed(name: string, kind: Gold['kind'], data: string): B
 }
 
 /**
- * Names of the baselines quick enough to answer some series of a data set beside any policy.
+ * Names of the baselines quick enough to answer beside any policy.
  * @param inRun true: also those that runs try though they take longer
  */
-export async function quickBaselines(
-  data: BaselineData,
-  series: readonly Unlabelled[],
-  inRun = false,
-): Promise<string[]> {
-  const single = series.every(({ channels }) => channels.length === 1);
+export async function quickBaselines(data: BaselineData, inRun = false): Promise<string[]> {
   const names: string[] = [];
   for (const [name, baseline] of BASELINES) {
     const tried = baseline.quick === true || (inRun && baseline.inRuns === true);
     if (!tried || !baseline.kinds.includes(data.kind)) continue;
-    if (baseline.single === true && !single) continue;
     if ((await baseline.suits?.(data)) !== false) names.push(name);
   }
   return names;

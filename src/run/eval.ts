@@ -572,7 +572,7 @@ async function addedBaselines(
 ): Promise<Answerer[]> {
   if (!given.classical || policies.some(({ reads }) => reads === 'values')) return [];
   const { address, source } = task;
-  const names = await quickBaselines(baselineData(address, source.facts.kind), [...source]);
+  const names = await quickBaselines(baselineData(address, source.facts.kind));
   return Promise.all(names.map((name) => openPolicy(`baseline:${name}`, given)));
 }
 

@@ -17,6 +17,7 @@ import { sampleTraining } from '../../src/answer/classifiers.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Example, Gold, Picture } from '../../src/ground/types.ts';
+import { DETECTORS } from '../../src/series/detectors.ts';
 import { blindTrace, labelOf } from '../../src/tasks/kinds.ts';
 import { recordOf } from '../helpers/eval-records.ts';
 import { type MadeRun, STATEMENT, writeMadeRun, writeMadeSet } from '../helpers/example-run.ts';
@@ -117,13 +118,15 @@ describe.each(KINDS)('a run on %s', (kind) => {
     expect(Object.keys(baselines.records)).toEqual(
       kind === 'classification'
         ? ['expcot-blind', '1nn-euclid', 'majority']
-        : [kind === 'question' ? 'first-option' : 'expcot-blind'],
+        : kind === 'anomaly'
+          ? [...Object.keys(DETECTORS), 'expcot-blind', 'timeseer-detect']
+          : [kind === 'question' ? 'first-option' : 'expcot-blind'],
     );
     expect(baselines.validationSeries).toBe(18);
     expect(baselines.records[baselines.best]).toHaveLength(24);
     expect(report().input.stages.at(-1)?.label).toContain(baselines.best.replaceAll('-', '\u2011'));
     // One detector alone has its column; several have a table of their own.
-    expect(report().input.transfer).toHaveLength(kind === 'classification' ? 1 : 0);
+    expect(report().input.transfer).toHaveLength(['variates', 'question'].includes(kind) ? 0 : 1);
   });
 
   test('is rebuilt to the same bytes', async () => {
@@ -267,9 +270,9 @@ describe('classical classifiers', () => {
 });
 
 describe('detectors', () => {
-  test('answer nothing where a channel has no point at all, and earn nothing', async () => {
+  test('answer nothing where no channel has a point, and earn nothing', async () => {
     const [one] = new ExampleSet(dataOf('anomaly')).read('test');
-    const empty = { ...one!, channels: [one!.channels[0]!, new Float64Array(120).fill(Number.NaN)] };
+    const empty = { ...one!, channels: one!.channels.map(() => new Float64Array(120).fill(Number.NaN)) };
     const { 'expcot-blind': records } = await classicalAnswers([empty], NOTHING);
     expect(records![0]).toMatchObject({
       answer: { intervals: null, wellFormed: false },
