@@ -3,6 +3,7 @@ import { closeSync, readSync } from 'node:fs';
 import { ConfigError, DataError, reasonOf, suggestion } from '../../src/ground/errors.ts';
 import { openFile, readBytes } from '../../src/ground/files.ts';
 import { show } from '../../src/ground/json-record.ts';
+import { getOrMake } from '../../src/ground/maps.ts';
 import { firstNames } from '../../src/ground/terminal.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { Column, MOST_CHANNELS, NUMBER, type RawRecord, rawRecord, seconds, stem } from './record.ts';
@@ -205,13 +206,27 @@ interface CsvOptions {
   readonly labelled?: boolean;
 }
 
+interface NamedCells {
+  readonly name: string;
+  readonly cells: readonly string[];
+}
+
 /** Column of names of series, such as `KPI ID`: texts or whole numbers. A column `series` of fractions holds measurements. */
-const namesSeries = ({ name, cells }: CsvColumn): boolean =>
+export const namesSeries = ({ name, cells }: NamedCells): boolean =>
   SERIES_NAME.test(name) &&
   !(
     cells.some((cell) => /\d[.,]\d/.test(cell)) &&
     cells.every((cell) => NUMBERS.test(cell) || MISSING.test(cell))
   );
+
+/** Index of the column that names the series of each labelled row, whose cells repeat in the sample and are not read as a channel; −1 without one. */
+export const seriesColumn = (columns: readonly NamedCells[], channels: readonly number[] = []): number =>
+  columns.findIndex(({ name, cells }, i) => {
+    const sample = cells.slice(0, SAMPLE);
+    return (
+      !channels.includes(i) && namesSeries({ name, cells: sample }) && new Set(sample).size < sample.length
+    );
+  });
 
 /** Returns true for cells of numbers that only rise, such as row numbers. */
 const countsUp = ({ cells }: CsvColumn): boolean =>
@@ -324,13 +339,7 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
       : wanted.map((column) =>
           column === undefined ? onlyNumeric(columns, path, advice) : chosenColumn(columns, column, path),
         );
-  const keyAt =
-    labelAt < 0
-      ? -1
-      : columns.findIndex(
-          (column, i) =>
-            !chosen.includes(i) && namesSeries(column) && new Set(column.cells).size < column.cells.length,
-        );
+  const keyAt = labelAt < 0 ? -1 : seriesColumn(columns, chosen);
   const others: (CsvColumn | null)[] = [...columns];
   for (const index of chosen) others[index] = null;
   const clock = [
@@ -388,10 +397,7 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
         records.place(labelAt),
       );
     }
-    const key = keyAt < 0 ? '' : records.field(keyAt);
-    const rows = rowsOf.get(key) ?? [];
-    if (rows.length === 0) rowsOf.set(key, rows);
-    rows.push(marks.length);
+    if (keyAt >= 0) getOrMake(rowsOf, records.field(keyAt), () => []).push(marks.length);
     marks.push(mark);
   }
   const channels = values.map((column) => column.take());
@@ -414,14 +420,34 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
     yield rawRecord(path, stem(path), channels, { channelNames, times: timed ? instants : null });
     return;
   }
-  const labels = marks.take();
+  const anomalies = Uint8Array.from(marks.take());
+  const whole = rawRecord(path, stem(path), channels, {
+    channelNames,
+    times: timed ? instants : null,
+    anomalies,
+  });
+  yield* eachSeries(whole, anomalies, rowsOf);
+}
+
+/**
+ * Takes a record of labelled points apart into its series, in the order in which they first appear.
+ * @param rowsOf the rows of each series by its name; the whole is one series where there are none
+ */
+export function* eachSeries(
+  whole: RawRecord,
+  anomalies: Uint8Array,
+  rowsOf: ReadonlyMap<string, readonly number[]>,
+): Generator<RawRecord> {
+  if (rowsOf.size === 0) yield whole;
   for (const [key, rows] of rowsOf) {
     const part = (all: Float64Array): Float64Array => Float64Array.from(rows, (row) => all[row]!);
-    yield rawRecord(path, keyAt < 0 ? stem(path) : `${stem(path)}/${key}`, channels.map(part), {
-      channelNames,
-      times: timed ? part(instants) : null,
-      anomalies: Uint8Array.from(part(labels)),
-    });
+    yield {
+      ...whole,
+      id: `${whole.id}/${key}`,
+      channels: whole.channels.map(part),
+      times: whole.times === null ? null : part(whole.times),
+      anomalies: Uint8Array.from(rows, (row) => anomalies[row]!),
+    };
   }
 }
 

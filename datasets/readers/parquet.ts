@@ -8,8 +8,9 @@ import {
   type SchemaTree,
 } from 'hyparquet';
 import { DataError } from '../../src/ground/errors.ts';
+import { getOrMake } from '../../src/ground/maps.ts';
 import { type ByteSource, reading } from './byte-source.ts';
-import { labelColumn, labelsPoints } from './csv.ts';
+import { eachSeries, labelColumn, labelsPoints, namesSeries, seriesColumn } from './csv.ts';
 import { type Chunk, type Leaf, readChunk, type Stored } from './parquet-pages.ts';
 import { Column, isInfinite, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 
@@ -114,6 +115,8 @@ interface Plan {
   readonly channels: readonly ParquetColumn[];
   readonly label: ParquetColumn | null;
   readonly time: ParquetColumn | null;
+  /** Columns that may name the series of each labelled row. */
+  readonly keys: readonly ParquetColumn[];
   readonly lists: boolean;
 }
 
@@ -144,9 +147,15 @@ function plan(columns: readonly ParquetColumn[], labelled: boolean, path: string
       !PANDAS_INDEX.test(column.name),
   );
   const measured = values.filter(({ name }) => !labelsPoints(name));
-  const channels = [lists, measured].find((some) => some.length > 0) ?? values;
+  const named = flat.filter(
+    ({ name, leaf }) => !/^(?:FLOAT|DOUBLE)/.test(leaf.stored) && namesSeries({ name, cells: [] }),
+  );
+  const keyed = label === null || lists.length > 0 ? [] : named;
+  const unnamed = measured.filter((column) => !keyed.includes(column));
+  const channels = [lists, unnamed, measured].find((some) => some.length > 0) ?? values;
+  const keys = keyed.filter((column) => !channels.includes(column));
   if (channels.length === 0) throw new DataError('no column of numbers', { file: path });
-  return { channels, label, time: time ?? null, lists: lists.length > 0 };
+  return { channels, label, time: time ?? null, keys, lists: lists.length > 0 };
 }
 
 /** Numbers of a column, converted. @throws DataError for infinities */
@@ -165,7 +174,8 @@ function numbers(chunk: Chunk, column: ParquetColumn, path: string): Float64Arra
  * Reads a Parquet file. With list columns of numbers every row is a record (`name/index` from 0), its channels the
  * lists, its label the label column. Otherwise the file is one record of one row per point: channels are the numeric
  * columns, times the first column of dates or one named time, timestamp, date, …, and the label column holds point
- * labels (0 or 1). Nulls are missing values (NaN); columns of other kinds are left out.
+ * labels (0 or 1); with a column such as `KPI ID`, whose values repeat, it is one record for each of them, as in `readPoints`. Nulls are
+ * missing values (NaN); columns of other kinds are left out.
  * @param labelled false: no column is taken for a label
  *
  * Row groups are read one by one. Compression: none, Snappy, gzip, Brotli, LZ4, Zstandard; numbers of up to 64 bits
@@ -222,7 +232,7 @@ function* records(source: ByteSource, labelled: boolean): Generator<RawRecord> {
   const groups = footer.row_groups.filter((group) => Number(group.num_rows) > 0);
   if (groups.length === 0) throw new DataError('no rows', { file: path });
   if (planned.lists) yield* rowRecords(source, groups, planned, path);
-  else yield pointRecord(source, groups, planned, path);
+  else yield* pointRecords(source, groups, planned, path);
 }
 
 function* rowRecords(
@@ -253,19 +263,22 @@ function* rowRecords(
   }
 }
 
-function pointRecord(
+function* pointRecords(
   source: ByteSource,
   groups: FileMetaData['row_groups'],
-  { channels, label, time }: Plan,
+  { channels, label, time, keys }: Plan,
   path: string,
-): RawRecord {
+): Generator<RawRecord> {
   if (label !== null && label.leaf.stored === 'TEXT') {
     throw new DataError(`the label "${label.name}" of points is text; expected 0 or 1`, { file: path });
   }
   const columns = [...channels, ...[label, time].filter((column) => column !== null)];
   const values = new Map(columns.map((column) => [column, new Column()]));
+  const names = keys.map(({ name }) => ({ name, cells: [] as string[] }));
   for (const group of groups) {
-    const chunks = readGroup(source, group, columns);
+    const chunks = readGroup(source, group, [...columns, ...keys]);
+    for (const [k, { cells }] of names.entries())
+      for (const value of chunks.get(keys[k]!)!.values) cells.push(String(value ?? ''));
     for (const column of columns) {
       for (const value of numbers(chunks.get(column)!, column, path)) values.get(column)!.push(value);
     }
@@ -274,11 +287,17 @@ function pointRecord(
   const times = time === null ? null : whole(time);
   const absent = times?.findIndex((value) => Number.isNaN(value)) ?? -1;
   if (absent >= 0) throw new DataError(`column "${time!.name}": no time in row ${absent}`, { file: path });
-  return rawRecord(path, stem(path), channels.map(whole), {
+  const anomalies = label === null ? null : pointLabels(whole(label), label.name, path);
+  const record = rawRecord(path, stem(path), channels.map(whole), {
     channelNames: channels.map((column) => column.name),
     times,
-    anomalies: label === null ? null : pointLabels(whole(label), label.name, path),
+    anomalies,
   });
+  const rowsOf = new Map<string, number[]>();
+  for (const [row, key] of names[seriesColumn(names)]?.cells.entries() ?? [])
+    getOrMake(rowsOf, key, () => []).push(row);
+  if (anomalies === null) yield record;
+  else yield* eachSeries(record, anomalies, rowsOf);
 }
 
 /**

@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { readParquet } from '../../../datasets/readers/parquet.ts';
+import { readPoints } from '../../../datasets/readers/csv.ts';
+import { readParquet, readParquetRows } from '../../../datasets/readers/parquet.ts';
 import {
   PageReader,
   readDeltas,
@@ -50,6 +51,33 @@ describe('columns', () => {
     // Where nothing else is measured, as in a table of temperature anomalies, they are.
     const alone = files.write('alone.parquet', Buffer.from(text.replaceAll('\x01y', '\x01t'), 'latin1'));
     expect([...readParquet(alone, false)].map(({ channelNames }) => channelNames)).toEqual([['label']]);
+  });
+
+  test('a name that repeats tells the series of labelled points apart, as in a csv file', () => {
+    const renamed = (name: string): string => {
+      const text = readFileSync(golden('points_none_v1.parquet'), 'latin1').replaceAll('site', name);
+      return files.write(`${name}.parquet`, Buffer.from(text, 'latin1'));
+    };
+    const [whole, ...others] = readParquet(renamed('spot'));
+    expect(others).toEqual([]);
+    const rows = [...readParquetRows(renamed('name'))];
+    const lines = rows.map((row) => Object.values(row).join(','));
+    const csv = [...readPoints(files.write('name.csv', [Object.keys(rows[0]!), ...lines].join('\n')))];
+    const series = [...readParquet(renamed('name'))];
+    expect(series.map(({ id }) => id)).toEqual(csv.map(({ id }) => id));
+    expect(series.map(({ id }) => id)).toEqual(['name/north', 'name/south']);
+    for (const [i, one] of series.entries()) {
+      const at = rows.flatMap(({ name }, row) => (`name/${name}` === one.id ? [row] : []));
+      const part = (all: ArrayLike<number>): number[] => at.map((row) => all[row]!);
+      expect(one.channelNames).toEqual(['flow', 'count', 'level']);
+      expect(one.channels.map((values) => [...values])).toEqual(whole!.channels.map(part));
+      expect([...one.times!]).toEqual(part(whole!.times!));
+      expect([...(one.anomalies as Uint8Array)]).toEqual(part(whole!.anomalies as Uint8Array));
+      expect(csv[i]!.channels).toEqual(one.channels);
+      expect(csv[i]!.anomalies).toEqual(one.anomalies);
+    }
+    // Labelled in a file of their own, they stay the one series that is named there.
+    expect([...readParquet(renamed('name'), false)].map(({ id }) => id)).toEqual(['name']);
   });
 
   test('lists: nulls are missing', () => {
