@@ -75,7 +75,8 @@ export interface RecordingOptions extends TableOptions {
   readonly rate?: readonly (string | number)[] | undefined;
 }
 
-const LISTED_KEYS = 20;
+/** Keys in a message at most, and values of an only row from which it is taken for a series. */
+const [LISTED_KEYS, LONG_ROW] = [20, 10];
 
 /**
  * Reads one recording from a file, or from its bytes. Tolerates, with notes: any order of rows, repeated rows, gaps, uneven and
@@ -240,11 +241,16 @@ interface Series {
 /** Series of a file: one, or one per key, where a key column was named or separates rows of the same times. */
 function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; key: string } {
   const { columns, file, times, lines } = table;
-  if (lines.length < MINIMUM_SAMPLES)
+  if (lines.length < MINIMUM_SAMPLES) {
+    const fix =
+      columns.length < LONG_ROW
+        ? ''
+        : `, one for each sample: write the ${columns.length} values one below the other`;
     throw new DataError(
-      `${plural(lines.length, 'row')} of data; a recording needs at least ${MINIMUM_SAMPLES}`,
+      `${plural(lines.length, 'row')} of data; a recording needs at least ${MINIMUM_SAMPLES}${fix}`,
       { file },
     );
+  }
   const { keys: own = [], labels = [] } = table.rewritten ?? {};
   const asked = options.key === undefined ? own : namedColumns(columns, options.key, file, '--key');
   if (asked.length === 0 && options.select !== undefined && options.select !== ALL && times === null)
@@ -292,18 +298,18 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   return { series, key };
 }
 
-/** Series with times in common, as a database gives them. */
+/** Series with times in common, as a database gives them, or without times. */
 interface SeriesTable {
   readonly name: string;
-  /** [N] ms since 1970, ascending. */
-  readonly time: Float64Array;
+  /** [N] ms since 1970, ascending; null without times. */
+  readonly time: Float64Array | null;
   readonly columns: Recording['columns'];
   readonly notes: readonly Note[];
 }
 
 /**
- * Makes a recording of series that no file holds: read as a table is, but for its text. Its samples have no lines (`rows` is negative), so
- * that notes name times.
+ * Makes a recording of series that no text holds: read as a table is, but for its text. Its samples have no lines (`rows` is negative), so
+ * that notes name times, or without them samples from 0.
  * @throws DataError for fewer than two samples, or none with a number; ConfigError for options that name what is not there
  */
 export function recordingOfSeries(
@@ -313,16 +319,20 @@ export function recordingOfSeries(
   const tz = options.tz === undefined ? null : checkZone(options.tz);
   const chosen =
     options.columns?.map((column) => chosenColumn(columns, column, name)) ?? columns.map((_, i) => i);
+  const { length } = columns[0]!.values;
   const rows: Rows = {
-    time,
+    time: time ?? new Float64Array(length),
     values: chosen.map((i) => columns[i]!.values),
-    lines: Int32Array.from(time, (_, i) => i + 1),
+    lines: Int32Array.from({ length }, (_, i) => i + 1),
   };
-  const times = { time, zone: tz ?? 'UTC', clockZone: 'UTC', origin: 'calendar', ordinal: false } as const;
+  const zones = { zone: tz ?? 'UTC', clockZone: 'UTC' };
+  const times = time && ({ time, ...zones, origin: 'calendar', ordinal: false } as const);
   const recording = recordingOf({ file: name, name, columns, times, tz }, rows, chosen, null, notes, options);
   const place = (line: number): number => (line > 0 ? -1 - line : -1);
   const at = (line: string): string =>
-    formatTime(time[Number(line) - 1]!, { zone: times.zone, step: recording.step, origin: 'calendar' });
+    time === null
+      ? `sample ${Number(line) - 1}`
+      : formatTime(time[Number(line) - 1]!, { ...zones, step: recording.step, origin: 'calendar' });
   return {
     ...recording,
     rows: recording.rows.map(place),
@@ -331,7 +341,7 @@ export function recordingOfSeries(
       ...(lines === undefined ? {} : { lines: [place(lines[0]), place(lines[1])] as const }),
       text: notes.some(({ text }) => text === note.text)
         ? note.text
-        : note.text.replaceAll(/\bin line (\d+)/g, (_, line) => `at ${at(line)}`),
+        : note.text.replaceAll(/\b(in )?line (\d+)/g, (_, word, line) => `${word ? 'at ' : ''}${at(line)}`),
     })),
   };
 }

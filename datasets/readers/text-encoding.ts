@@ -13,6 +13,10 @@ const NO_TEXT: readonly (readonly [bytes: readonly number[], advice: string])[] 
   [[0x50, 0x4b, 0x03, 0x04], 'a zip archive or an Excel workbook; save the sheet as CSV, or unpack it first'],
   [[0xd0, 0xcf, 0x11, 0xe0], 'an old Excel workbook; save the sheet as CSV'],
   [[0x50, 0x41, 0x52, 0x31], 'a Parquet file; save it as CSV'],
+  [
+    [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59],
+    "a NumPy array; save it as CSV: np.savetxt('x.csv', x, delimiter=',')",
+  ],
   [[0x28, 0xb5, 0x2f, 0xfd], 'a Zstandard archive; unpack it first (unzstd)'],
   [[0x25, 0x50, 0x44, 0x46], 'a PDF document; save its table as CSV'],
 ];

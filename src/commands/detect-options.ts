@@ -12,7 +12,7 @@ import { choice, flag, type Given, grouped, list, number, text } from './options
 export type DetectOptionValues = Given<typeof DETECT_OPTIONS>;
 
 export const FILE_WORDS =
-  'CSV with numeric columns, JSON lines, InfluxDB CSV or line protocol; form, header, time column, separator, row order and encoding are detected; - reads standard input';
+  'CSV with numeric columns, JSON lines, InfluxDB CSV or line protocol, or a .npy array of one series; form, header, time column, separator, row order and encoding are detected; - reads standard input';
 
 export const LEVEL_WORDS = `Severity levels: ${Object.entries(LEVELS)
   .map(([name, least]) => `${name} from ${least}`)

@@ -13,7 +13,7 @@ const OUT = join(SOURCES, '../../dist/page');
 
 /** Modules that nothing in a page calls: they are left out, with what they need of Node. */
 const ABSENT =
-  /\/(?:endpoint|inspect)\/|\/ground\/(?:lock|module-host|progress|user-code|user-module)\.|\/plot\/(?:canvas|vega-raster)\.|\/answer\/open\./;
+  /\/(?:endpoint|inspect)\/|\/ground\/(?:lock|module-host|progress|user-code|user-module)\.|\/plot\/(?:canvas|vega-raster)\.|\/answer\/open\.|\/readers\/formats\./;
 
 /** Puts node.ts and runtime.ts in the place of Node's modules, and drops modules of ours that nothing is imported from. */
 const browser = {

@@ -4,6 +4,7 @@
 import { fstatSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
+import { isUcrAnomaly } from '../../datasets/readers/anomaly-files.ts';
 import { parseDuration, parseInstant } from '../../datasets/readers/clock.ts';
 import type { Note } from '../../datasets/readers/quality.ts';
 import {
@@ -270,12 +271,34 @@ async function readPrometheus(
 }
 
 /**
+ * Reads a file that holds one series without times and is no table, by the reader of data sets.
+ * @throws DataError for several series; ConfigError for options of tables
+ */
+async function readSeries(request: DetectRequest): Promise<Recording> {
+  const { file } = request;
+  for (const option of ['time', 'key', 'select', 'decimal'] as const)
+    if (request[option] !== undefined)
+      throw new ConfigError(`--${option}: ${file} holds a series without times, no table; leave it out`);
+  const { readRecords } = await import('../../datasets/readers/formats.ts');
+  const records = [...readRecords(file)];
+  const [record] = records;
+  if (record === undefined || records.length > 1)
+    throw new DataError(
+      `${records.length} series, one is read: save x[0], or an array of points and columns as CSV: np.savetxt('x.csv', x, delimiter=',')`,
+      { file },
+    );
+  const columns = record.channels.map((values, c) => ({ name: record.channelNames[c]!, values }));
+  return recordingOfSeries({ name: file, time: null, columns, notes: [] }, readingOf(request));
+}
+
+/**
  * Reads the recording of a request, from a file, standard input or a server.
  * @throws DataError for a file that cannot be read as a recording; ConfigError for an option that names what is not there; EndpointError
  */
 export async function readRequest(request: DetectRequest, since?: string): Promise<Recording> {
   const { prometheus, file } = request;
   if (prometheus !== undefined) return readPrometheus(prometheus, since, request);
+  if (/\.npy$/i.test(file) || isUcrAnomaly(file)) return readSeries(request);
   if (file !== STANDARD_INPUT) return readRecording(file, readingOf(request));
   return readRecording(readStandardInput(), { ...readingOf(request), name: INPUT_WORDS });
 }

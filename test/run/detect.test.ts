@@ -48,6 +48,62 @@ describe('a statement', () => {
   });
 });
 
+describe('a series that is no table', () => {
+  const values = Float64Array.from(
+    { length: 400 },
+    (_, t) => Math.sin(t / 5) + (t >= 300 && t < 310 ? 4 : 0) + ((t * 7919) % 13) / 100,
+  );
+  /** Bytes of a .npy file of version 1.0. */
+  const npy = (array: Float64Array, shape: string): Buffer => {
+    const header = `{'descr': '<f8', 'fortran_order': False, 'shape': (${shape}), }`.padEnd(117);
+    const length = Buffer.from(Uint16Array.of(118).buffer);
+    return Buffer.concat([
+      Buffer.from('\x93NUMPY\x01\x00', 'latin1'),
+      ...[length, Buffer.from(`${header}\n`), Buffer.from(array.buffer)],
+    ]);
+  };
+  const request = { columns: [], time: undefined, key: undefined, select: undefined, tz: undefined };
+  const written = (name: string, content: string | Buffer): string => {
+    writeFileSync(join(shared, name), content);
+    return join(shared, name);
+  };
+
+  test('is judged like a column of the same numbers', async () => {
+    const files = [
+      written('001_UCR_Anomaly_made_200_301_310.txt', `  ${values.join('  ')}\n`),
+      written('one.npy', npy(values, '400,')),
+      written('column.csv', `${values.join('\n')}\n`),
+    ];
+    const reports = await Promise.all(files.map((file) => detectFile({ ...request, file })));
+    const found = reports.map(({ report }) => report.findings.map(({ start, end }) => [start, end]));
+    expect(found[0]!.length).toBeGreaterThan(0);
+    expect(found[1]).toEqual(found[0]);
+    expect(found[2]).toEqual(found[0]);
+    expect(reports.map(({ report }) => report.columns[0]!.name)).toEqual(['value', 'channel 1', 'column 1']);
+  });
+
+  test('has samples for places, not lines', async () => {
+    const gapped = values.slice();
+    gapped[7] = Number.NaN;
+    const { report } = await detectFile({ ...request, file: written('gap.npy', npy(gapped, '400,')) });
+    expect(report.notes.map(({ text }) => text)).toEqual([
+      '1 value missing, the first at sample 7, column "channel 1".',
+    ]);
+    expect(report.findings.every(({ rows }) => rows === null)).toBe(true);
+  });
+
+  test('is one, and knows no options of tables', async () => {
+    const file = written('two.npy', npy(values, '2, 200'));
+    await expect(detectFile({ ...request, file })).rejects.toThrow(
+      /two\.npy: 2 series, one is read: save x\[0\], or .* as CSV/,
+    );
+    await expect(detectFile({ ...request, file, key: 'host' })).rejects.toThrow('--key: ');
+    expect(() => readRecording(npy(values, '400,'))).toThrow(
+      "not text, but a NumPy array; save it as CSV: np.savetxt('x.csv', x, delimiter=',')",
+    );
+  });
+});
+
 test('weekends are listed until three weeks are known, which is when weeks repeat', () => {
   const hour = 3_600_000;
   const weeks = (hours: number) => {

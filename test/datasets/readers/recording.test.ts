@@ -925,6 +925,12 @@ describe('numbers', () => {
 
   it.each<[string, string, RecordingOptions, string]>([
     ['one row', 'v\n1\n', {}, '1 row of data; a recording needs at least 2'],
+    [
+      'one long row',
+      `${Array.from({ length: 30 }, (_, i) => i % 7).join(' ')}\n`,
+      {},
+      '1 row of data; a recording needs at least 2, one for each sample: write the 30 values one below the other',
+    ],
     ['one time', `time,v\n${minutes(0)},1\n${minutes(0)},3\n`, {}, '1 sample; a recording needs at least 2'],
     ['an empty file', '', {}, 'empty; expected a column of numbers'],
     ['a header alone', 'time,v\n', {}, 'only a header ("time", "v"), no data below it'],
