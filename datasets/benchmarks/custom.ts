@@ -14,7 +14,7 @@ import type { Example } from '../../src/ground/types.ts';
 import { MOST_YAML_BYTES, readYaml } from '../../src/ground/yaml.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { RESERVED } from '../../src/tasks/response.ts';
-import { lengthOf } from '../example.ts';
+import { lengthOf, VALUE_CHANNEL } from '../example.ts';
 import { readText } from '../readers/csv.ts';
 import type {
   Benchmark,
@@ -44,6 +44,12 @@ const schema = z.strictObject({
   description: words.optional(),
   kind: z.enum(['classification', 'anomaly', 'variates']).optional(),
   rate: z.number().positive().optional(),
+  /** Channels to keep, by name and in this order. */
+  columns: z
+    .array(z.string().min(1))
+    .min(1)
+    .refine((names) => new Set(names).size === names.length, { error: 'names a column twice' })
+    .optional(),
   /** Appearance of each class, by name. */
   hints: z.record(z.string().min(1), words).optional(),
   /** Advice requested after the class, as a clause, where a recipe or command asks for one; classification only. */
@@ -57,6 +63,7 @@ export const TASK_FILE_EXAMPLE = `title: Pumps of one plant
 description: Vibration of a pump bearing in g, two seconds at 100 Hz.
 kind: classification        # or anomaly, variates: checked against the labels
 rate: 100                   # samples per second
+columns: [value]            # channels to keep, by name; default: all
 hints:                      # what the classes look like
   worn: a rough hum that grows with every turn
   new: an even, quiet hum
@@ -104,6 +111,21 @@ export function readWords(folder: string): CustomWords | null {
   return { ...result.data, file, place };
 }
 
+/** Keeps the named channels of an example. @throws DataError for one that is not there */
+function keepColumns(example: Example, { columns, place }: CustomWords): Example {
+  if (columns === undefined) return example;
+  const { id, names, channels } = example;
+  const kept = columns.map((name) => {
+    const c = names.indexOf(name);
+    if (c >= 0) return channels[c]!;
+    throw new DataError(
+      `columns: ${id} has no channel ${show(name)}.${suggestion(name, names)} Channels: ${firstNames(names.map(show), 20)}`,
+      place('columns'),
+    );
+  });
+  return { ...example, channels: kept, names: kept.length === 1 ? [VALUE_CHANNEL] : columns };
+}
+
 /** @throws DataError for a hint to a class that the data do not have */
 export function checkHints({ hints = {}, place }: CustomWords, classes: readonly string[]): void {
   const odd = Object.keys(hints).find((name) => !classes.includes(name));
@@ -149,6 +171,12 @@ function factsOf(words: CustomWords, kind: Source['kind']): UserFacts {
     throw new DataError(
       'advice: applies to classifications only, and the labels are no classes; leave it out',
       words.place('advice'),
+    );
+  }
+  if (words.columns !== undefined && taskKind(kind).countsChannels) {
+    throw new DataError(
+      'columns: the labels number all channels of the files; leave it out',
+      words.place('columns'),
     );
   }
   return {
@@ -229,9 +257,10 @@ export const custom: Benchmark = {
         const gaps = new Gaps();
         let first: Example | null = null;
         const trained = new Set<string>();
-        for (const loaded of source.load((text) => void notes.push(text))) {
-          const { id, channels, gold } = loaded.example;
-          first ??= loaded.example;
+        for (const { example: read, ...loaded } of source.load((text) => void notes.push(text))) {
+          const example = words === null ? read : keepColumns(read, words);
+          const { id, channels, gold } = example;
+          first ??= example;
           if (channels.length !== first.channels.length) {
             throw new DataError(
               `${id}: has ${plural(channels.length, 'channel')}, and ${first.id} has ${plural(first.channels.length, 'channel')}; give every series the same channels`,
@@ -242,8 +271,8 @@ export const custom: Benchmark = {
           // An anomaly of unnamed kind may be any of them.
           for (const name of named !== null ? [named] : known === 'data' ? [] : known) seen.add(name);
           if (named !== null && loaded.split === 'train') trained.add(named);
-          gaps.add(loaded.example);
-          yield loaded;
+          gaps.add(example);
+          yield { ...loaded, example };
         }
         notes.push(...gaps.notes);
         const unseen =

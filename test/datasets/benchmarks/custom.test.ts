@@ -244,6 +244,45 @@ describe('task.yaml', () => {
     await expect(failure).rejects.toThrow(reason);
   });
 
+  it('keeps the columns that it names, in its order, of files with others', async () => {
+    // As A3 of Yahoo S5: the published protocol reads `value` alone.
+    const rows = Array.from({ length: 40 }, (_, t) => [t, 100 + t, t === 9 ? 1 : 0, 0, 200 + t, 300 + t]);
+    const header = 'timestamps,value,anomaly,changepoint,trend,noise';
+    const files = { 'a.csv': [header, ...rows.map(String)].join('\n') };
+    const read = async (yaml: string): Promise<Example[]> => {
+      const out = freshPath();
+      const directory = folder({ ...files, ...(yaml === '' ? {} : { 'task.yaml': yaml }) });
+      await prepare(custom, out, { directory, shares: TEST_ONLY });
+      return [...new ExampleSet(out).read('test')];
+    };
+    const kept = async (yaml: string) =>
+      (await read(yaml)).map(({ names, channels }) => [names, channels.map((values) => values[5])]);
+    expect(await kept('')).toEqual([
+      [
+        ['value', 'trend', 'noise'],
+        [105, 205, 305],
+      ],
+    ]);
+    expect(await kept('columns: [value]')).toEqual([[['value'], [105]]]);
+    expect(await kept('columns: [trend]')).toEqual([[['value'], [205]]]);
+    expect(await kept('columns: [noise, value]')).toEqual([
+      [
+        ['noise', 'value'],
+        [305, 105],
+      ],
+    ]);
+    const [example] = await read('columns: [value]');
+    expect(example!.gold).toMatchObject({ intervals: [[9, 10]] });
+    await expect(read('title: x\ncolumns: [valu]')).rejects.toThrow(
+      /task\.yaml:2: columns: custom\/a\.csv\/0\S* has no channel "valu"\. Did you mean value\? Channels: "value", "trend", "noise"/,
+    );
+    await expect(read('columns: [value, value]')).rejects.toThrow('names a column twice');
+    const numbered = { 'labels.csv': 'file,variates\na.csv,2\n', 'a.csv': 'u,v,w\n1,2,3\n2,3,9\n' };
+    await expect(select({ ...numbered, 'task.yaml': 'columns: [v]' }, { shares: TEST_ONLY })).rejects.toThrow(
+      /task\.yaml:1: columns: the labels number all channels of the files/,
+    );
+  });
+
   it('is refused where it asks for advice after answers that are no classes', async () => {
     const marked = { ...labelled, 'labels.csv': 'file,intervals\na.csv,2-3\nb.csv,\n' };
     await expect(
