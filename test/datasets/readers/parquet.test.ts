@@ -48,7 +48,7 @@ describe('columns', () => {
     const path = files.write('labels.parquet', Buffer.from(text, 'latin1'));
     expect([...readParquet(path, false)].map(({ channelNames }) => channelNames)).toEqual([['y']]);
     expect(failure(() => readParquet(path)).message).toMatch(/"label", point .*; a label is 0 or 1/);
-    // Where nothing else is measured, as in a table of temperature anomalies, they are.
+    // A table of temperature anomalies measures nothing else, so they are the channel.
     const alone = files.write('alone.parquet', Buffer.from(text.replaceAll('\x01y', '\x01t'), 'latin1'));
     expect([...readParquet(alone, false)].map(({ channelNames }) => channelNames)).toEqual([['label']]);
   });
