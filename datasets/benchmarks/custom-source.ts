@@ -34,6 +34,7 @@ import {
   type TableRow,
 } from './custom-table.ts';
 import { ANOMALY_WINDOW, anomalyExamples, EXTENSIONS } from './families.ts';
+import { hasRows, labelFiles, readLabelled } from './label-files.ts';
 import { filesBelow, pick, wholeWindows } from './source-files.ts';
 import { statedExample } from './stated-example.ts';
 
@@ -144,7 +145,7 @@ function* whole(
 
 export const CUSTOM_LAYOUT =
   `(1) a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split][,thought], or file,variates), (2) files that ` +
-  'contain their labels (.ts, .arff, .tsv, .txt of the UCR archive, .npz, .parquet, or csv with one point per row and a column such as "Label" or "is_anomaly" of 0 and 1), (3) a csv ' +
+  'contain their labels (.ts, .arff, .tsv, .txt of the UCR archive, .npz, .parquet, or csv with one point per row and a column such as "Label" or "is_anomaly" of 0 and 1) or whose labels lie beside them (test/a.txt and test_label/a.txt, a_test.npy and a_test_label.npy, test.csv and test_label.csv), (3) a csv ' +
   'table with one series per row and a column "class" (optional: id, recording, split, thought; all other columns are the points), or (4) ' +
   'JSON lines (.jsonl) with values or channels, and class, intervals or variates (optional: id, names, times, recording, split, thought)';
 
@@ -572,19 +573,48 @@ function fromLines(
   };
 }
 
-/**
- * Lists the files that label the points of other files of the same extension: `test_label/a.txt` for `test/a.txt` (SMD),
- * `X_test_label.npy` for `X_test.npy`; and `labeled_anomalies.csv` (SMAP, MSL).
- */
-function labelFiles(all: readonly string[]): string[] {
-  const inFolder = (file: string): boolean => /label/i.test(basename(dirname(file)));
-  const series = new Set(all.flatMap((file) => (inFolder(file) || isTable(file) ? [] : parse(file).base)));
-  return all.filter((file) => {
-    const { base, name, ext } = parse(file);
-    const of = inFolder(file) ? name : name.replace(/_labels?$/i, '');
-    if (!inFolder(file) && of === name) return base.toLowerCase() === 'labeled_anomalies.csv';
-    return series.has(`${of}${ext}`) || series.has(`${of}_test${ext}`);
-  });
+/** Split by the name of a file, else by that of its folder; null where neither names one. */
+const splitOfFile = (file: string): Split | null =>
+  nameParts(file).split ?? splitNamed(basename(dirname(file))) ?? null;
+
+/** Reads series whose points are labelled in files of their own. */
+function fromPairs(
+  found: ReturnType<typeof labelFiles>,
+  folder: string,
+  all: readonly string[],
+  { window = ANOMALY_WINDOW }: SourceOptions,
+): Source {
+  const pairs = found.flatMap(([labels, series]) => (series === undefined ? [] : [{ labels, series }]));
+  const nameOf = (file: string): string => relative(folder, file).replaceAll('\\', '/');
+  const read = new Set(pairs.flatMap(({ labels, series }) => [series, labels]));
+  const others = all.filter((file) => hasRows(file) && !read.has(file));
+  const training = others.filter((file) => splitOfFile(file) === 'train');
+  const rest = others.filter((file) => !training.includes(file));
+  const notes = Object.entries({
+    'series labelled by files of their own': pairs.map(({ series }) => series),
+    'left out (training series, assumed normal but not labelled)': training,
+    'left out (no labels of points, or labels without their series)': rest,
+  }).flatMap(([what, files]) =>
+    files.length > 0 ? `${what}: ${firstNames(files.map(nameOf), LISTED)}` : [],
+  );
+  const twice = pairs.find(({ series }, i) => pairs.findIndex((pair) => pair.series === series) < i)?.series;
+  if (twice !== undefined) {
+    const labels = pairs.flatMap((pair) => (pair.series === twice ? nameOf(pair.labels) : []));
+    throw new DataError(`labelled by ${labels.join(' and ')}; keep one`, { file: twice });
+  }
+  const split = pairs.some(({ series }) => splitOfFile(series) !== null);
+  return {
+    ...{ files: [...read], kind: 'anomaly', split, recordings: true, folder, notes },
+    *load(note) {
+      for (const { labels, series } of pairs) {
+        const record = readLabelled(series, labels, note);
+        const options = { task: 'custom', id: `custom/${nameOf(series)}`, window, note };
+        for (const example of anomalyExamples(record, options)) {
+          yield { split: split ? (splitOfFile(series) ?? 'test') : null, example, place: { file: series } };
+        }
+      }
+    },
+  };
 }
 
 /** The files of a folder, or one file. @throws DataError for files that are missing, or carry no labels */
@@ -620,10 +650,12 @@ export function openSource(path: string, options: SourceOptions): Source {
       { file: path },
     );
   }
-  const marks = labelFiles(all).map((file) => relative(path, file).replaceAll('\\', '/'));
-  if (marks.length > 0) {
+  const labelled = labelFiles(all);
+  if (labelled.some(([, series]) => series !== undefined)) return fromPairs(labelled, path, all, options);
+  if (labelled.length > 0) {
+    const marks = labelled.map(([file]) => relative(path, file).replaceAll('\\', '/'));
     throw new DataError(
-      `holds labels of points in files of their own (${firstNames(marks, LISTED)}), which are not read; write each series with its labels as a csv, numpy.savetxt('a.csv', numpy.column_stack([series, labels]), delimiter=',', comments='', header='c0,c1,…,Label'), or list its intervals in ${LABELS}`,
+      `holds labels of points (${firstNames(marks, LISTED)}) without their series; call them test/a.txt and test_label/a.txt, a_test.npy and a_test_label.npy, or test.csv and test_label.csv, or list the intervals in ${LABELS}`,
       { file: path },
     );
   }

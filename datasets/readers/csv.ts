@@ -202,8 +202,11 @@ interface CsvOptions {
   readonly columns?: readonly (string | number)[] | undefined;
   /** Advice in messages where several columns hold numbers. Default: name one with --column. */
   readonly advice?: string | undefined;
-  /** Read the column of point labels as anomalies and, without `columns`, every other column of measurements as a channel. */
-  readonly labelled?: boolean;
+  /**
+   * Read the column of point labels as anomalies and, without `columns`, every other column of measurements as a channel; 'elsewhere'
+   * reads those columns of a file whose labels are in another.
+   */
+  readonly labelled?: boolean | 'elsewhere';
 }
 
 interface NamedCells {
@@ -334,7 +337,7 @@ export function* readCsv(path: string, options: CsvOptions = {}): Generator<RawR
   );
   let labelAt = options.labelled === true ? labelColumn(columns.map(({ name }) => name)) : -1;
   const chosen =
-    labelAt >= 0 && options.columns === undefined
+    (labelAt >= 0 || options.labelled === 'elsewhere') && options.columns === undefined
       ? measured(columns, path)
       : wanted.map((column) =>
           column === undefined ? onlyNumeric(columns, path, advice) : chosenColumn(columns, column, path),

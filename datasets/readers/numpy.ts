@@ -168,10 +168,17 @@ function* casesOf(array: NpyArray): Generator<Float64Array[]> {
  * Reads the series of an `.npy` file: versions 1 to 3; float16/32/64, signed and unsigned integers of 8 to 64 bits,
  * booleans; either byte order; C and Fortran order. Several cases have ids `name/index` from 0. NaN is a missing
  * value.
+ * @param rows reads an array of two axes as one series with a row for each point and a column for each channel
  * @throws DataError as `readNpyHeader` and `casesOf`, and for more than three axes
  */
-export function readNpy(path: string): Generator<RawRecord> {
-  return reading(path, (source) => records(path, readNpyHeader(source)));
+export function readNpy(path: string, rows = false): Generator<RawRecord> {
+  return reading(path, (source) => {
+    const array = readNpyHeader(source);
+    const [points, channels, more] = array.shape;
+    if (!rows || channels === undefined || more !== undefined) return records(path, array);
+    const [down, across] = array.strides as [number, number];
+    return records(path, { ...array, shape: [1, channels, points!], strides: [0, across, down] });
+  });
 }
 
 function* records(path: string, array: NpyArray): Generator<RawRecord> {

@@ -749,24 +749,6 @@ describe('what is easily taken for something else', () => {
     expect(example.gold).toEqual({ kind: 'classification', class: '0' });
   });
 
-  it.each<[string, Readonly<Record<string, string>>, RegExp]>([
-    ['SMD', { 'test/m.txt': '1,2\n', 'test_label/m.txt': '0\n' }, /\(test_label\/m\.txt\)/],
-    ['MSL as arrays', { 'MSL_test.npy': '', 'MSL_test_label.npy': '' }, /\(MSL_test_label\.npy\)/],
-    ['TranAD', { 'm_test.npy': '', 'm_labels.npy': '' }, /\(m_labels\.npy\)/],
-    ['PSM', { 'test.csv': 'a\n1\n', 'test_label.csv': 't,label\n1,0\n' }, /\(test_label\.csv\)/],
-    [
-      'SMAP',
-      { 'test/P-1.npy': '', 'labeled_anomalies.csv': 'chan_id,class\n' },
-      /\(labeled_anomalies\.csv\)/,
-    ],
-  ])(
-    'labels in files of their own, as in %s, are named, with the form that is read',
-    async (_, files, named) => {
-      await expect(select(files)).rejects.toThrow(named);
-      await expect(select(files)).rejects.toThrow(/numpy\.savetxt\('a\.csv'.*header='c0,c1,…,Label'\)/);
-    },
-  );
-
   it('files beside the series that only sound like labels or splits change nothing', async () => {
     const table = `a,b,class\n${'1,2,x\n2,3,y\n'.repeat(4)}`;
     const ts = (seed: number): string => `@classLabel true a b\n@data\n1,2,${seed}:a\n2,3,${seed}:b\n`;
