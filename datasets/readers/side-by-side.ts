@@ -1,4 +1,4 @@
-/** Series side by side: one table of several, by the times that they share. */
+/** Series side by side: one table of several, by the times that they share; and earlier samples in front of a recording. */
 
 import { getOrMake } from '../../src/ground/maps.ts';
 import { firstNames } from '../../src/ground/terminal.ts';
@@ -141,5 +141,102 @@ export function withFileName({ columns, notes, ...recording }: Recording, name: 
     ...{ ...recording, name },
     columns: columns.map(({ name, values }) => ({ name: named(name), values })),
     notes: notes.map((note) => (note.column === undefined ? note : { ...note, column: named(note.column) })),
+  };
+}
+
+/** Recording whose samples may come before those of another. */
+export type Earlier = Pick<Recording, 'name' | 'columns' | 'time' | 'step' | 'zone' | 'origin'>;
+
+/** Column of a file: its own name, and that of the file with which `withFileName` lets it begin. */
+function partsOf(name: string, file: string): { readonly own: string; readonly file: string } {
+  const at = name.lastIndexOf(': ');
+  return at < 0 ? { own: name, file } : { own: name.slice(at + 2), file: name.slice(0, at) };
+}
+
+/**
+ * Finds the earlier column of a name: of several the one of the same file, else the only one whose file name begins that of the column's file
+ * (web.csv, web-monday.csv), else the only one. Null where that is none.
+ */
+function earlierColumn(name: string, file: string, earlier: readonly Earlier[]) {
+  const wanted = partsOf(name, file);
+  const named = earlier.flatMap((recording) =>
+    recording.columns
+      .map(({ name, values }) => ({ recording, values, ...partsOf(name, recording.name) }))
+      .filter(({ own }) => own === wanted.own),
+  );
+  const choices = [
+    named.filter((one) => one.file === wanted.file),
+    named.filter((one) => wanted.file.startsWith(one.file)),
+    named,
+  ];
+  return choices.find(({ length }) => length === 1)?.[0] ?? null;
+}
+
+/**
+ * Puts earlier samples of all of its columns in front of a recording: what is usual is learned from them. They have no lines, and what is
+ * missing between them and the recording stays missing.
+ * @returns the recording, and the index of its first own sample; or the reason for which it stays alone
+ */
+export function precede(
+  recording: Recording,
+  earlier: readonly Earlier[],
+): { readonly recording: Recording; readonly start: number } | string {
+  const { time, step, zone, origin, columns, rows } = recording;
+  if (time === null || step === null || origin !== 'calendar') return 'the recording has no dates';
+  const first = time[0]!;
+  const placeOf = (ms: number): number => Math.round((ms - first) / step);
+  const placed: { readonly filled: Float64Array; readonly count: number }[] = [];
+  for (const { name } of columns) {
+    const found = earlierColumn(name, recording.name, earlier);
+    if (found === null) return `they have no column ${name}, or several`;
+    const { recording: before, values } = found;
+    if (before.time === null || before.step === null || before.origin !== 'calendar')
+      return 'they have no dates';
+    if ((before.zone === null) !== (zone === null)) return 'only one of both has a time zone';
+    if (Math.abs(before.step / step - 1) > SAME_STEP)
+      return `they are sampled every ${formatDuration(before.step)}, the recording every ${formatDuration(step)}`;
+    const known = before.time
+      .map((ms, i) => (Number.isNaN(values[i]!) ? 0 : placeOf(ms)))
+      .filter((place) => place < 0);
+    if (known.length === 0) return 'none of them comes before the recording';
+    // What is far away tells little: no gap is longer than all that is known behind it.
+    let count = 0;
+    const gap = (): number => (count === 0 ? 0 : known.at(-count)!) - known.at(-count - 1)! - 1;
+    while (count < known.length && gap() <= time.length + count) count++;
+    if (count === 0) return `they end ${formatDuration(gap() * step)} before the recording, which is shorter`;
+    const start = -known.at(-count)!;
+    const filled = new Float64Array(start).fill(Number.NaN);
+    for (const [i, ms] of before.time.entries()) {
+      const place = start + placeOf(ms);
+      if (place >= 0 && place < start) filled[place] = values[i]!;
+    }
+    placed.push({ filled, count });
+  }
+  const start = Math.max(...placed.map(({ filled }) => filled.length));
+  const known = Math.max(...placed.map(({ count }) => count));
+  const times = Float64Array.from({ length: start + time.length }, (_, i) =>
+    i < start ? first + (i - start) * step : time[i - start]!,
+  );
+  return {
+    start,
+    recording: {
+      ...recording,
+      time: times,
+      columns: columns.map(({ name, values }, k) => {
+        const { filled } = placed[k]!;
+        const all = new Float64Array(start + values.length).fill(Number.NaN);
+        all.set(filled, start - filled.length);
+        all.set(values, start);
+        return { name, values: all };
+      }),
+      rows: Int32Array.from(times, (_, i) => (i < start ? -1 : rows[i - start]!)),
+      notes: [
+        {
+          kind: 'history',
+          text: `${known} earlier samples show what is usual; only what ends after them is reported.`,
+        },
+        ...recording.notes,
+      ],
+    },
   };
 }

@@ -54,6 +54,9 @@ export const DETECT_OPTIONS = {
   since: text(
     'Report only findings that end after this time: 2025-03-04T14:00, or 2h for the last two hours',
   ),
+  history: text(
+    'Earlier samples, from which what is usual is learned; only what ends after them is reported: a file with the same columns (default: the recordings that the policy was adapted to), or with --prometheus how far back to read, such as 7d (default: as far as --since, else 1d)',
+  ),
   scores: text('CSV file for the score and the expected value of every sample'),
   'fail-on': choice(
     Object.keys(LEVELS),
@@ -67,9 +70,6 @@ export const DETECT_OPTIONS = {
       'Read a Prometheus server instead of a file: its address, such as http://localhost:9090',
     ),
     query: text('With --prometheus: PromQL; each series of the result is a column, named by its labels'),
-    history: text(
-      'With --prometheus: how far back to read, such as 7d; what is usual is learned from it (default: as far as --since, else 1d)',
-    ),
     step: text('With --prometheus: time between two samples (default: 1m)'),
     'token-file': text(
       `With --prometheus: file that holds the bearer token (default: environment variable ${PROMETHEUS_TOKEN})`,
@@ -81,13 +81,13 @@ export const DETECT_OPTIONS = {
 /** Options that say how a file is read. */
 const OF_FILES = ['time', 'key', 'select', 'decimal'] as const;
 /** Options that need --prometheus. */
-const OF_PROMETHEUS = ['query', 'history', 'step', 'tokenFile'] as const;
+const OF_PROMETHEUS = ['query', 'step', 'tokenFile'] as const;
 
 /** @throws ConfigError where both a file and a server are named, or neither */
 function inputOf(
   file: string | undefined,
   args: DetectOptionValues,
-): Pick<DetectRequest, 'file' | 'prometheus'> {
+): Pick<DetectRequest, 'file' | 'prometheus' | 'history'> {
   const { prometheus: url, query, history, step, tokenFile, caFile } = args;
   if (url === undefined) {
     const stray = OF_PROMETHEUS.find((name) => args[name] !== undefined);
@@ -97,7 +97,7 @@ function inputOf(
       throw new ConfigError(
         'file: missing; name a CSV file, for example metrics.csv, or a server with --prometheus',
       );
-    return { file };
+    return { file, history };
   }
   if (file !== undefined) throw new ConfigError(`--prometheus: reads a server; leave the file ${file} out`);
   const stray = OF_FILES.find((name) => args[name] !== undefined);

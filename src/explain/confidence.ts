@@ -282,6 +282,8 @@ const modelSchema = z
     evidence: z.strictObject(regression(EVIDENCE)),
     /** True if fitted to recordings of the user alone: the policy's own confidence holds there without the detector. */
     recordingsAlone: z.boolean().optional(),
+    /** True if it was fitted to windows with and without their season, where one follows the calendar: both are asked about. */
+    deseasonalised: z.literal(true).optional(),
     /**
      * Calibration data: generator and recordings, number of series, of intervals that the policy marks in them, and of right ones. Error:
      * expected calibration error of what is stated, in [0, 1]; the evidence is fitted to half of the series and judged by the others, and back.

@@ -43,13 +43,17 @@ const MOST_STRETCHED = 5;
 const MOST_SAMPLED = 64;
 const DRAW = { samples: 4, temperature: 0.7 } as const;
 
-interface AskOptions {
+export interface AskOptions {
   /** Samples per window. Default: `windowSize`. */
   readonly window?: number | undefined;
   /** Overlap of neighbouring windows, in [0, 0.9]. Default: 0.5. */
   readonly overlap?: number | undefined;
   /** Maximum number of windows. Default: MOST_WINDOWS. */
   readonly limit?: number;
+  /** First sample of interest: windows that end before it are not asked about. Default: 0. */
+  readonly from?: number | undefined;
+  /** Expected values of a season [N]: windows are asked about without it as well. */
+  readonly usual?: Float64Array | null;
   /** Called with the number of windows answered, and of all. */
   readonly onProgress?: (done: number, total: number) => void;
 }
@@ -90,19 +94,25 @@ interface PlannedWindow {
   readonly scale: number;
 }
 
+/** Series [N] without its season. */
+const deseasonalise = (values: Float64Array, usual: Float64Array): Float64Array =>
+  values.map((value, i) => value - usual[i]!);
+
 /** Plans the windows of a series of `length` samples, scale by scale. */
 function planFor(
   length: number,
   season: number | null,
   reader: Reader,
-  { window, overlap = 0.5, limit = MOST_WINDOWS }: AskOptions,
+  { window, overlap = 0.5, limit = MOST_WINDOWS, from = 0 }: AskOptions,
 ): PlannedWindow[] {
   const single = (): number =>
     reader.length === null ? LONGEST_UNTRAINED : windowSize(reader.length, season);
   const size = window ?? (reader.scales ? reader.length! : single());
   const cut = { size, overlap, limit };
   const scales = reader.scales ? cutScales(length, cut) : [cutWindows(length, cut)];
-  return scales.flatMap((windows, scale) => windows.map((window) => ({ window, scale })));
+  return scales.flatMap((windows, scale) =>
+    windows.filter(([, end]) => end > from).map((window) => ({ window, scale })),
+  );
 }
 
 /** Asks about every window of a series [N] of finite values, of all scales. @throws ConfigError as `askColumn` */
@@ -112,12 +122,19 @@ export async function askAll(
   reader: Reader,
   options: AskOptions = {},
 ): Promise<AskedWindow[]> {
-  const plan = planFor(values.length, season, reader, options);
+  const { usual = null, limit = MOST_WINDOWS } = options;
+  const views = usual === null ? [values] : [values, deseasonalise(values, usual)];
+  const cut = planFor(values.length, season, reader, { ...options, limit: Math.ceil(limit / views.length) });
+  // What is seen without the season is another scale.
+  const scales = 1 + Math.max(...cut.map(({ scale }) => scale));
+  const plan = views.flatMap((series, view) =>
+    cut.map(({ window, scale }) => ({ series, window, scale: scale + view * scales, view })),
+  );
   const stride = Math.max(1, Math.ceil(plan.length / MOST_SAMPLED));
   const asked: AskedWindow[] = [];
   for (let first = 0; first < plan.length; first += reader.batch) {
     const batch = plan.slice(first, first + reader.batch);
-    const shown = batch.map(({ window }) => shownOf(values, reader, window));
+    const shown = batch.map(({ series, window }) => shownOf(series, reader, window));
     const readings = await reader.answer(shown);
     // A reader of several scales needs no samples: token probabilities give its confidence.
     const again = reader.scales ? [] : batch.map((_, i) => i).filter((i) => (first + i) % stride === 0);
@@ -128,7 +145,7 @@ export async function askAll(
             again.map((i) => shown[i]!),
             DRAW,
           );
-    for (const [i, { window, scale }] of batch.entries()) {
+    for (const [i, { window, scale, view }] of batch.entries()) {
       const { length } = shown[i]!;
       const { text: response, logProbability, distance, input, cells } = readings[i]!;
       const { intervals, class: label, problem } = parseAnswer(response, length);
@@ -140,6 +157,7 @@ export async function askAll(
             ? null
             : mapBack(reader.scales ? sharpened(intervals, shown[i]!) : intervals, length, window),
         ...{ logProbability, distance, input, cells, scale },
+        ...(view === 0 ? {} : { deseasonalised: true as const }),
         sampleAgreement:
           texts === undefined
             ? null
@@ -151,6 +169,12 @@ export async function askAll(
   }
   return asked;
 }
+
+/** Returns the expected values [N] where a season follows the calendar: its hour, day or week in samples; null otherwise. */
+export const seasonOf = (
+  { seasons, expected }: Detection,
+  calendar: readonly number[],
+): Float64Array | null => (calendar.some((period) => seasons.includes(period)) ? expected : null);
 
 /** Returns true for a column without two different values. */
 function isConstant(values: Float64Array): boolean {
@@ -182,13 +206,15 @@ export interface ColumnAnswers extends PolicyColumn {
 
 async function picturesOf(
   values: Float64Array,
+  usual: Float64Array | null,
   reader: Reader,
   answers: readonly PolicyAnswer[],
 ): Promise<Map<string, string>> {
   const seen = new Map<string, string>();
-  for (const { start, end } of shownAnswers(answers)) {
-    const picture = await reader.picture(shownOf(values, reader, [start, end]));
-    seen.set(windowKey({ start, end }), pngUri(picture));
+  for (const answer of shownAnswers(answers)) {
+    const series = answer.deseasonalised ? deseasonalise(values, usual!) : values;
+    const picture = await reader.picture(shownOf(series, reader, [answer.start, answer.end]));
+    seen.set(windowKey(answer), pngUri(picture));
   }
   return seen;
 }
@@ -209,20 +235,30 @@ export async function askColumn(
   if (isConstant(given)) return notAsked(name, 'not asked');
   if (reader.length !== null && given.length * MOST_STRETCHED < reader.length)
     return notAsked(name, 'too short');
-  const { values } = bridge(tame(given));
-  const asked = await askAll(values, detection.seasons[0] ?? null, reader, options);
+  const tamed = tame(given);
+  const { values } = bridge(tamed);
+  const isSeasonal = reader.scales && reader.confidence?.deseasonalised === true && tamed === given;
+  const usual = isSeasonal ? (options.usual ?? null) : null;
+  const asked = await askAll(values, detection.seasons[0] ?? null, reader, { ...options, usual });
   const { answers, signals, doubtful, abstains } = judge(asked, reader.reference, reader.scales);
   const counted = abstains ? [] : answers.filter(({ doubts }) => doubts.length === 0);
-  const weighed =
-    reader.scales && !abstains ? weighAccounts(accountsOf(asked, given), reader.confidence) : null;
+  const { from = 0 } = options;
+  const accounts = (): ReturnType<typeof accountsOf> =>
+    accountsOf(asked, given).filter(({ interval: [, end] }) => end > from);
+  const weighed = reader.scales && !abstains ? weighAccounts(accounts(), reader.confidence) : null;
   const intervals =
     weighed === null
       ? mergeWindows(values.length, counted)
       : reportedAccounts(weighed).map(({ interval }) => interval);
+  const indices = [...detection.findings.keys()].filter((k) => detection.findings[k]!.end > from);
+  const later = indices.map((k) => detection.findings[k]!);
   const ranking =
     weighed === null || reader.confidence === null
       ? null
-      : rankPlaces(placesOf(weighed, detection.findings), reader.confidence);
+      : rankPlaces(placesOf(weighed, later), reader.confidence).map((place) => ({
+          ...place,
+          finding: place.finding === null ? null : indices[place.finding]!,
+        }));
   const sureOf = (wanted: (place: RankedPlace) => boolean): number | null =>
     ranking!.find(wanted)?.confidence ?? null;
   const judged = {
@@ -238,7 +274,7 @@ export async function askColumn(
     ranking: ranking?.filter(({ confidence }) => confidence >= LEAST_RANKED) ?? [],
     statement: policyStatement({ ...judged, intervals }),
     window: asked[0]!.end - asked[0]!.start,
-    seen: await picturesOf(values, reader, answers),
+    seen: await picturesOf(values, usual, reader, answers),
   };
 }
 

@@ -52,7 +52,9 @@ export function claimOf(stretch: Interval, answers: readonly PolicyAnswer[]): Po
   if (best === null) return { class: null, ...NOTHING };
   const departures = claimedDepartures(best.answer.response);
   const departure = departures.length === best.count ? departures[best.index]! : NOTHING;
-  return { class: best.answer.class, ...departure };
+  // Without a season there are other standard deviations.
+  const size = best.answer.deseasonalised ? null : departure.size;
+  return { class: best.answer.class, ...departure, size };
 }
 
 /** Classes of a policy in the words of an engineer. */
@@ -174,7 +176,12 @@ export function policyStatement(answered: Answered): string {
 const MOST_SHOWN = 12;
 
 /** Key of a window within its column. */
-export const windowKey = ({ start, end }: Pick<PolicyAnswer, 'start' | 'end'>): string => `${start}-${end}`;
+export const windowKey = ({
+  start,
+  end,
+  deseasonalised,
+}: Pick<PolicyAnswer, 'start' | 'end' | 'deseasonalised'>): string =>
+  `${start}-${end}${deseasonalised ? ' deseasonalised' : ''}`;
 
 /** Key of a turn of a policy that looks closer, within its column. */
 export const turnKey = (turn: number): string => `turn ${turn}`;

@@ -533,7 +533,8 @@ const signalsTable = (signals: readonly PolicySignal[]): Html =>
   });
 
 function answerBlock(answer: PolicyAnswer, seen: string | undefined): Html {
-  const name = `samples ${answer.start} to ${answer.end - 1}`;
+  const season = answer.deseasonalised ? ', without their season' : '';
+  const name = `samples ${answer.start} to ${answer.end - 1}${season}`;
   return html`<article><h4>Window of ${name}</h4>
 <p>${answer.doubts.length === 0 ? 'Used' : `Not used: ${answer.doubts.map((doubt) => DOUBT_WORDS[doubt]).join('; ')}`}. Class <bdi>${answer.class ?? 'unreadable'}</bdi>; marks ${intervalText(answer.intervals)}.</p>
 ${seen === undefined ? null : seenFigure(seen, `The window of ${name} as the policy sees it`)}${problemNote(answer.problem)}${verbatim(answer.response)}</article>\n`;

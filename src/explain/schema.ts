@@ -210,6 +210,8 @@ export type Doubt = (typeof DOUBTS)[number];
 const ANSWER = z.strictObject({
   start: index,
   end: index,
+  /** True if the window was drawn without the season of the series. */
+  deseasonalised: z.literal(true).optional(),
   /** Marked intervals in samples of the series; null if the answer cannot be read. */
   intervals: z.array(z.tuple([index, index])).nullable(),
   class: z.string().nullable(),

@@ -43,6 +43,7 @@ import { loadRecipe } from '../recipe/config.ts';
 import { adaptCard, adaptPage } from './adapt-page.ts';
 import { lazyEngine, openBackgrounds } from './backgrounds.ts';
 import { calibratePolicy } from './calibrate.ts';
+import { writeHistory } from './history.ts';
 import { runQuickstart } from './quickstart.ts';
 import { Run, setupEngine } from './run.ts';
 import { LENGTH, readSources, type Source, valuesOf } from './sources.ts';
@@ -216,8 +217,8 @@ async function calibrated(
   sources: readonly Source[],
   { device, series, quiet }: AdaptRequest,
 ): Promise<{ readonly note: string; readonly fitted: boolean }> {
-  const recordings = sources.map(({ name, last: values, calendar }) => ({
-    ...{ file: name, calendar, columns: [{ name, values }] },
+  const recordings = sources.map(({ name, values, heldOutFrom: from, calendar }) => ({
+    ...{ file: name, calendar, from, columns: [{ name, values }] },
   }));
   const count = Math.max(20, Math.round(series / 10));
   const place = copy ?? policy;
@@ -249,7 +250,7 @@ async function calibrated(
  */
 export async function adapt(given: AdaptRequest): Promise<Adapted> {
   const { out, background, quiet } = given;
-  const sources = await readSources(given);
+  const { sources, recordings } = await readSources(given);
   const [learned, data] = [join(out, 'backgrounds'), join(out, 'data')];
   const set = [...given.set, `data.name=${JSON.stringify(data)}`, `data.length=${LENGTH}`];
   checkRecipe(given, set);
@@ -282,6 +283,7 @@ export async function adapt(given: AdaptRequest): Promise<Adapted> {
   let { fitted, note } = await calibrated({ policy: findPolicy(out) }, sources, given);
   const copy = join(out, KEPT);
   if (!better) ({ fitted, note } = await calibrated({ policy: run.policy('initial'), copy }, sources, given));
+  for (const place of fitted && !better ? [out, copy] : [out]) writeHistory(findPolicy(place), recordings);
   const policy = better ? out : fitted ? copy : run.policy('initial');
   const verdict = better
     ? `The adapted policy finds made anomalies in the held-out part better than ${was}.`

@@ -21,7 +21,7 @@ import {
   weighAccounts,
   writeConfidence,
 } from '../explain/confidence.ts';
-import { askAll } from '../explain/policy-answers.ts';
+import { askAll, seasonOf } from '../explain/policy-answers.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { checkNewDirectory, writeJson } from '../ground/files.ts';
 import { withProgress } from '../ground/progress.ts';
@@ -40,6 +40,8 @@ export interface KnownRecording {
   readonly file: string;
   readonly columns: Recording['columns'];
   readonly calendar: readonly number[];
+  /** First sample of what is fitted to; those before it show what is usual. Default: 0. */
+  readonly from?: number;
 }
 
 export interface CalibrateRequest {
@@ -89,6 +91,8 @@ interface Known {
   readonly values: Float64Array;
   readonly truth: readonly Interval[];
   readonly calendar: readonly number[];
+  /** Expected values of its season [N], where the samples before it show one; null otherwise. */
+  readonly usual: Float64Array | null;
 }
 
 /** Held-out series of the generator, of its training length and longer. */
@@ -99,7 +103,7 @@ function* generated(task: string, length: number, { count, seed }: CalibrateRequ
       ...{ name: task, split: 'validation', seed, length: times * length, count: most },
     })) {
       const truth = 'intervals' in gold ? gold.intervals : [];
-      yield { source: task, values: channels[0]!, truth, calendar: [] };
+      yield { source: task, values: channels[0]!, truth, calendar: [], usual: null };
     }
   }
 }
@@ -118,8 +122,9 @@ function* recorded(
   { data = [], recordings = [], seed, count }: CalibrateRequest,
 ): Generator<Known> {
   const owned = recordings.reduce((sum, { columns }) => sum + columns.length, 0);
-  for (const { file, columns, calendar } of [...data.map(knownRecording), ...recordings]) {
-    for (const { name, values } of columns) {
+  for (const { file, columns, calendar, from = 0 } of [...data.map(knownRecording), ...recordings]) {
+    for (const { name, values: whole } of columns) {
+      const values = whole.subarray(from);
       const source = `${file}, ${name}`;
       if (values.length < SHORTEST) {
         throw new DataError(`column ${name}: ${values.length} samples; at least ${SHORTEST} are needed`, {
@@ -130,6 +135,7 @@ function* recorded(
         say(`left out: ${source}: its value never changes`);
         continue;
       }
+      const season = from === 0 ? null : seasonOf(detect(whole, { calendar }), calendar);
       const lengths = new Set(LENGTHS.map(({ times }) => Math.min(values.length, times * length)));
       for (const size of lengths) {
         const random = new Random(seed, `stretches/${basename(file)}, ${name}`, size);
@@ -146,7 +152,8 @@ function* recorded(
             const truth = 'intervals' in gold ? gold.intervals : [];
             made = { values: channels[0]!, truth: mergeIntervals([...made.truth, ...truth]) };
           }
-          yield { source, ...made, calendar };
+          const end = start + size;
+          yield { source, ...made, calendar, usual: season?.slice(from + start, from + end) ?? null };
         }
       }
     }
@@ -274,11 +281,14 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
       );
     }
     const asked: (Known & { readonly accounts: ReturnType<typeof accountsOf> })[] = [];
+    let deseasonalised = false;
     const options = { label: 'calibrate', total: known.length, unit: 'series', silent };
     await withProgress(options, async (update) => {
       for (const series of known) {
-        const windows = await askAll(bridge(series.values).values, null, reader);
-        asked.push({ ...series, accounts: accountsOf(windows, series.values) });
+        const { values, usual } = series;
+        deseasonalised ||= usual !== null;
+        const windows = await askAll(bridge(values).values, null, reader, { usual });
+        asked.push({ ...series, accounts: accountsOf(windows, values) });
         update(asked.length);
       }
     });
@@ -314,6 +324,7 @@ export async function calibratePolicy(given: CalibrateRequest): Promise<Calibrat
       ...own,
       evidence: fitConfidence(places),
       ...(alone ? { recordingsAlone: true } : {}),
+      ...(deseasonalised ? { deseasonalised } : {}),
       fitted: {
         data: [
           ...(alone ? [] : [`${task}, validation, seed ${seed}`]),

@@ -13,6 +13,7 @@ import {
   recordingOfSeries,
   wallTime,
 } from '../../datasets/readers/recording.ts';
+import { type Earlier, precede } from '../../datasets/readers/side-by-side.ts';
 import type { EngineName } from '../answer/answerer.ts';
 import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { type DetectOptions, detect, FEWEST_SAMPLES } from '../detect/detect.ts';
@@ -51,6 +52,8 @@ export interface DetectRequest extends AskedOptions {
   /** Name of the recording, where it comes from a server. */
   readonly file: string;
   readonly prometheus?: PrometheusRequest | undefined;
+  /** File with earlier samples of the same columns. */
+  readonly history?: string | undefined;
   readonly columns: readonly string[];
   readonly time: string | undefined;
   readonly key: string | undefined;
@@ -145,8 +148,10 @@ export interface PipelineOptions extends AskedOptions {
   readonly window?: string | undefined;
   /** Leaves out what was over before; see `sinceReport`. */
   readonly since?: string | undefined;
-  /** Asks a policy about the columns; undefined where it cannot be asked. */
-  readonly ask?: ((source: ReportSource) => Promise<PolicyOpinion | undefined>) | undefined;
+  /** Asks a policy about the columns from a sample on; undefined where it cannot be asked. */
+  readonly ask?: ((source: ReportSource, from: number) => Promise<PolicyOpinion | undefined>) | undefined;
+  /** Index of the first sample that a policy is asked about. Default: 0. */
+  readonly from?: number | undefined;
   readonly onColumn?: (done: number) => void;
 }
 
@@ -207,7 +212,7 @@ function windowNotes({ columns, rows: { length } }: Recording, [start, end]: Int
 export async function detectRecording(
   name: string,
   recording: Recording,
-  { since, window, ask, onColumn, ...options }: PipelineOptions,
+  { since, window, ask, from = 0, onColumn, ...options }: PipelineOptions,
 ): Promise<Omit<Detected, 'seconds'>> {
   const known = { ...options, ...knownTimes(recording) };
   const span = window === undefined ? null : spanOf(window, recording);
@@ -220,7 +225,7 @@ export async function detectRecording(
   const notes = span === null ? [] : windowNotes(recording, span);
   const told = { ...recording, notes: [...notes, ...recording.notes] };
   const source = reportSource(onOneLine(name), told, detections, span ?? undefined);
-  const whole = buildReport(source, await ask?.(source));
+  const whole = buildReport(source, await ask?.(source, from));
   const report = since === undefined ? whole : sinceReport(whole, since);
   verify(report, source);
   return { source, report };
@@ -304,26 +309,76 @@ export async function readRequest(request: DetectRequest, since?: string): Promi
 }
 
 /** Options of the reader of a recording; without columns it takes all numeric ones. */
-export function readingOf(request: Omit<DetectRequest, 'file' | 'window'>) {
+export function readingOf(request: Omit<DetectRequest, 'file' | 'window' | 'history'>) {
   const { columns, time, key, select, tz, keepSentinels, decimal, rate } = request;
   const chosen = columns.length === 0 ? {} : { columns };
   return { ...chosen, time, key, select, tz, keepSentinels, decimal, rate };
 }
 
 /**
+ * Puts earlier samples in front of a recording: of the file that the request names, else those that the policy was adapted to, where they
+ * fit. Only what ends after them is reported.
+ * @throws ConfigError for a file whose samples do not come before those of the recording; otherwise as `readRecording`
+ */
+function withHistory(
+  recording: Recording,
+  request: DetectRequest,
+  known: readonly Earlier[],
+  since: string | undefined,
+): Pick<PipelineOptions, 'since' | 'from'> & { readonly recording: Recording } {
+  const { history } = request;
+  const start = recording.time?.[0];
+  // A recording that begins with what the policy was adapted to has its history inside.
+  const isBefore = ({ time }: Earlier): boolean => start === undefined || time![0]! < start;
+  const earlier =
+    history === undefined ? known.filter(isBefore) : [readRecording(history, readingOf(request))];
+  if (earlier.length === 0) return { recording, since };
+  const joined = precede(recording, earlier);
+  if (typeof joined === 'string') {
+    if (history !== undefined)
+      throw new ConfigError(
+        `--history ${history}: ${joined}; name a recording of the same columns that ends before it`,
+      );
+    const text = `Earlier samples that the policy was adapted to are not used: ${joined}.`;
+    return { recording: { ...recording, notes: [{ kind: 'history', text }, ...recording.notes] }, since };
+  }
+  const { time, zone } = joined.recording;
+  const [first, last] = [time![joined.start]!, time!.at(-1)!];
+  const from = since === undefined ? first : Math.max(first, parseInstant(since, '--since', zone, last));
+  return { recording: joined.recording, from: joined.start, since: new Date(from).toISOString() };
+}
+
+/**
  * Detects in the recording of a request.
+ * @param earlier samples that may come before it
  * @param given the recording, where it was read before
- * @throws as `readRequest` and `detectRecording`
+ * @throws as `readRequest`, `withHistory` and `detectRecording`
  */
 export async function detectFile(
   request: DetectRequest,
-  also: Pick<PipelineOptions, 'since' | 'ask'> = {},
+  {
+    earlier = [],
+    ...also
+  }: Pick<PipelineOptions, 'since' | 'ask'> & { readonly earlier?: readonly Earlier[] } = {},
   given?: Recording,
 ): Promise<Detected> {
   const started = performance.now();
-  const { prometheus, file, columns, time, key, select, tz, keepSentinels, decimal, rate, ...options } =
-    request;
-  const recording = given ?? (await readRequest(request, also.since));
+  const {
+    prometheus,
+    file,
+    history: _,
+    columns,
+    time,
+    key,
+    select,
+    tz,
+    keepSentinels,
+    decimal,
+    rate,
+    ...options
+  } = request;
+  const read = given ?? (await readRequest(request, also.since));
+  const { recording, ...after } = withHistory(read, request, earlier, also.since);
   const progress =
     recording.columns.length > 1
       ? new (await import('../ground/progress.ts')).Progress({
@@ -337,9 +392,7 @@ export async function detectFile(
     };
     const isPath = prometheus === undefined && given === undefined;
     const detected = await detectRecording(isPath ? basename(file) : file, recording, {
-      ...options,
-      ...also,
-      onColumn,
+      ...{ ...options, ...also, ...after, onColumn },
     });
     return { ...detected, seconds: (performance.now() - started) / 1000 };
   } finally {
@@ -460,12 +513,13 @@ export async function detectAndAsk(
   const opened = await openPolicy(policy);
   try {
     let seen: Awaited<ReturnType<NonNullable<typeof opened>['ask']>>['columns'] = [];
-    const ask = async (source: ReportSource): Promise<PolicyOpinion> => {
-      const opinion = await opened!.ask(source);
+    const ask = async (source: ReportSource, from: number): Promise<PolicyOpinion> => {
+      const opinion = await opened!.ask(source, from);
       seen = opinion.columns;
       return opinion;
     };
-    const detected = await detectFile(request, { since, ask: opened === null ? undefined : ask }, given);
+    const also = { since, earlier: opened?.earlier ?? [], ask: opened === null ? undefined : ask };
+    const detected = await detectFile(request, also, given);
     return { ...detected, pictures: new Map(seen.map((answers) => [answers.column, answers.seen])) };
   } finally {
     await opened?.close();

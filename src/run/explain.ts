@@ -1,10 +1,17 @@
 /** Asks a policy about the columns of a recording. Loaded only where one is asked: it takes more modules than everything else. */
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
+import type { Earlier } from '../../datasets/readers/side-by-side.ts';
 import type { LocalPolicy, Response } from '../answer/answerer.ts';
 import { inspector } from '../answer/inspect.ts';
-import { DEFAULT_POLICY, INSPECTING_POLICY, shippedPolicy } from '../answer/reference.ts';
+import { DEFAULT_POLICY, findPolicy, INSPECTING_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { readConfidence } from '../explain/confidence.ts';
-import { askColumn, type ColumnAnswers, inspectColumn } from '../explain/policy-answers.ts';
+import {
+  type AskOptions,
+  askColumn,
+  type ColumnAnswers,
+  inspectColumn,
+  seasonOf,
+} from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
 import type { PolicyOpinion, ReportSource } from '../explain/report.ts';
 import { MOST_WINDOWS } from '../explain/windows.ts';
@@ -21,7 +28,8 @@ import { pictureOf } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { customPrompt, instruction } from '../tasks/prompt.ts';
 import { readReference } from '../tasks/reference.ts';
-import type { PolicyRequest } from './detect.ts';
+import { calendarOf, type PolicyRequest } from './detect.ts';
+import { readHistory } from './history.ts';
 import { inspectionOf, withInspect } from './inspect-task.ts';
 
 /** More samples than any file that can be read has. */
@@ -98,7 +106,9 @@ const askedPolicy = ({ policy, inspect = false }: PolicyRequest): string =>
  * detector answers alone, and a note says why.
  */
 export async function openAsked(request: PolicyRequest): Promise<{
-  readonly ask: (source: ReportSource) => Promise<AskedColumns>;
+  readonly ask: (source: ReportSource, from: number) => Promise<AskedColumns>;
+  /** Recordings that the policy was adapted to; none for others. */
+  readonly earlier?: readonly Earlier[];
   readonly close: () => unknown;
 } | null> {
   checkOptions(request);
@@ -106,7 +116,11 @@ export async function openAsked(request: PolicyRequest): Promise<{
     const inspecting = await openInspector(request);
     if (inspecting !== null) return inspecting;
     const { reader, policy } = await openReader(askedPolicy(request), request);
-    return { ask: (source) => ask(source, reader, request), close: () => policy.dispose() };
+    return {
+      ask: (source, from) => ask(source, reader, { ...request, from }),
+      earlier: readHistory(findPolicy(askedPolicy(request))),
+      close: () => policy.dispose(),
+    };
   } catch (error) {
     if (request.policy !== undefined || !(error instanceof EngineError)) throw error;
     say(`note: the policy ${askedPolicy(request)} is not asked: ${error.message.split('\n')[0]}`);
@@ -206,7 +220,11 @@ const NO_REFERENCE =
   'This policy has no record of its training data, so the distance of a window from them, and with it the reliability of the answer, is unknown.';
 
 /** Asks the policy about every column, with progress on standard error. */
-async function ask(source: ReportSource, reader: Reader, request: PolicyRequest): Promise<AskedColumns> {
+async function ask(
+  source: ReportSource,
+  reader: Reader,
+  request: PolicyRequest & Pick<AskOptions, 'from'>,
+): Promise<AskedColumns> {
   const several = source.columns.length > 1;
   const phases = new Phases({ unit: 'windows' });
   try {
@@ -220,9 +238,9 @@ async function ask(source: ReportSource, reader: Reader, request: PolicyRequest)
 
 /** Asks a policy about every column; `onProgress` hears a column's name, its answered windows and all of them. */
 export async function askColumns(
-  { columns }: ReportSource,
+  { columns, time, step }: ReportSource,
   reader: Reader,
-  { window, overlap }: Pick<PolicyRequest, 'window' | 'overlap'>,
+  { window, overlap, from }: Pick<PolicyRequest, 'window' | 'overlap'> & Pick<AskOptions, 'from'>,
   onProgress: (column: string, done: number, total: number) => void,
 ): Promise<AskedColumns> {
   const answers: ColumnAnswers[] = [];
@@ -230,9 +248,9 @@ export async function askColumns(
   const limit = Math.max(FEWEST_OF_A_COLUMN, Math.floor(MOST_WINDOWS / columns.length));
   for (const { name, values, detection } of columns) {
     const heard = (done: number, total: number): void => onProgress(name, done, total);
-    answers.push(
-      await askColumn({ name, values, detection }, reader, { window, overlap, limit, onProgress: heard }),
-    );
+    const usual = seasonOf(detection, calendarOf({ time, step }));
+    const options = { window, overlap, limit, from, usual, onProgress: heard };
+    answers.push(await askColumn({ name, values, detection }, reader, options));
   }
   const notes = [...reader.caveats, ...(reader.reference === null ? [NO_REFERENCE] : [])];
   return { name: reader.name, record: { ...reader.record }, notes, columns: answers };

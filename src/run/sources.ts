@@ -32,8 +32,9 @@ export interface Source {
   /** Windows of the first part without findings, and of the held-out part. */
   readonly training: readonly Window[];
   readonly heldOut: readonly Window[];
-  /** Values of the held-out part. */
-  readonly last: Float64Array;
+  /** All values, and the index of the first that is held out. */
+  readonly values: Float64Array;
+  readonly heldOutFrom: number;
   /** Sentences for the page: windows left out, findings replaced, seasons not learned. */
   readonly notes: readonly string[];
 }
@@ -109,10 +110,9 @@ function sourceOf(name: string, column: Column): Source {
     );
   }
   const at = values.length - Math.max(LEAST.heldOut, Math.round(HELD_OUT * values.length));
-  const last = values.slice(at);
   for (const [part, [low, high]] of Object.entries({
     first: extent(values.subarray(0, at)),
-    'held-out': extent(last),
+    'held-out': extent(values.subarray(at)),
   })) {
     if (low >= high)
       throw new DataError(`its value never changes in the ${part} part; give a recording in which it does`);
@@ -147,13 +147,13 @@ function sourceOf(name: string, column: Column): Source {
   ].filter((note) => note !== false);
   const sha256 = hash('sha256', Float64Array.from(values));
   return {
-    ...{ name, samples: values.length, sha256, calendar, last, notes },
+    ...{ name, samples: values.length, sha256, calendar, values, heldOutFrom: at, notes },
     ...{ periods: first.seasons, training: first.windows, heldOut: held.windows },
   };
 }
 
 /**
- * Reads the columns of all recordings as sources. Unusable ones are left out, with a line on standard error.
+ * Reads the columns of all recordings as sources, and the recordings. Unusable ones are left out, with a line on standard error.
  * @throws ConfigError for files that are not there; DataError for one that cannot be read, and where no column is left
  */
 export async function readSources({
@@ -162,16 +162,18 @@ export async function readSources({
 }: {
   readonly data: readonly string[];
   readonly columns: readonly string[];
-}): Promise<Source[]> {
+}): Promise<{ readonly sources: readonly Source[]; readonly recordings: readonly Recording[] }> {
   const read = async (file: string): Promise<Recording> =>
     readRecording(file, columns.length === 0 ? {} : { columns });
   const fail = (error: Error): never => {
     throw error;
   };
   const sources: Source[] = [];
+  const recordings: Recording[] = [];
   const left: string[] = [];
   const steps = new Set<string>();
   for await (const { recording } of readInputs(await filesOf(data), read, fail)) {
+    recordings.push(recording);
     if (recording.step !== null) steps.add(formatDuration(recording.step));
     for (const { name, values } of recording.columns) {
       try {
@@ -186,7 +188,7 @@ export async function readSources({
   for (const reason of left) say(`left out: ${reason}`);
   if (steps.size > 1)
     say(`sampled every ${[...steps].join(', ')}: each source is learned by its own samples`);
-  return sources;
+  return { sources, recordings };
 }
 
 export const valuesOf = (windows: readonly Window[]): Float64Array[] => windows.map(({ values }) => values);

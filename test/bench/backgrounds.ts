@@ -16,10 +16,8 @@ const SAMPLES = 100;
 
 const engine = lazyEngine();
 const rows = [['source', 'method', 'mean', 'spread', 'autocorr.', 'spectral', 'discr.', 'nearest', 's']];
-for (const { name, training, heldOut, periods } of await readSources({
-  data: process.argv.slice(2),
-  columns: [],
-})) {
+const { sources } = await readSources({ data: process.argv.slice(2), columns: [] });
+for (const { name, training, heldOut, periods } of sources) {
   for (const method of Object.keys(METHODS) as Method[]) {
     const began = performance.now();
     const windows = { windows: training, periods };

@@ -26,7 +26,7 @@ import {
   rankPlaces,
   weighAccounts,
 } from '../../src/explain/confidence.ts';
-import { askAll, askColumn } from '../../src/explain/policy-answers.ts';
+import { askAll, askColumn, seasonOf } from '../../src/explain/policy-answers.ts';
 import type { Reader } from '../../src/explain/reader.ts';
 import { Progress } from '../../src/ground/progress.ts';
 import type { Estimate, Interval } from '../../src/ground/types.ts';
@@ -40,7 +40,7 @@ import { ownAlarms, PEERS, type Prepared, prepare, randomAlarms, read } from './
 import { alarmMeasures, shared } from './anomaly-measures.ts';
 import { injectedCases, nabCases, realSeries } from './anomaly-recordings.ts';
 import { type Case, cleanCases, type Half, shapeCases } from './anomaly-shapes.ts';
-import { sourceCases, writeSources } from './anomaly-sources.ts';
+import { type SourceCase, sourceCases, writeSources } from './anomaly-sources.ts';
 import { table } from './measure.ts';
 
 const GROUPS = ['nab', 'injected', 'shapes', 'wild', 'sources'] as const;
@@ -71,12 +71,17 @@ interface Result {
 const POLICY = 'policy';
 const BOTH = 'policy and detector';
 const DETECTOR = 'timeseer detect';
+/** The detector with what comes before. */
+const DETECTOR_BEHIND = `${DETECTOR} --history`;
 const EXPERT = 'classical expert';
 const RANDOM = 'random places';
 /** The policy that was adapted; `policy` is then the one after it. */
 const GIVEN = 'before adapting';
 const BOTH_GIVEN = `${GIVEN}, and detector`;
-const CONTENDERS = [POLICY, BOTH, GIVEN, BOTH_GIVEN, DETECTOR, EXPERT, ...Object.keys(PEERS), RANDOM];
+const CONTENDERS = [
+  ...[POLICY, BOTH, GIVEN, BOTH_GIVEN, DETECTOR, DETECTOR_BEHIND, EXPERT],
+  ...[...Object.keys(PEERS), RANDOM],
+];
 
 function wildCases(half: Half, count: number): Case[] {
   const { length, seed, split } = WILD;
@@ -96,8 +101,22 @@ interface Said {
   readonly windows: number;
 }
 
-/** What the policy says, most confident first, and how much of it is reported. A policy of one scale has no order: as in the series. */
-async function ask(one: Prepared, reader: Reader): Promise<Said> {
+/** Case with the samples before it that its policy was adapted to, as `explain` judges them. */
+function behind({ training, ...one }: SourceCase): Prepared {
+  return prepare({ ...one, values: Float64Array.from([...training, ...one.values]) });
+}
+
+/** Shifts intervals behind the first `from` samples; none that ends in them. */
+const shifted = <One extends { readonly interval: Interval }>(some: readonly One[], from: number): One[] =>
+  some
+    .filter(({ interval: [, end] }) => end > from)
+    .map((one) => ({ ...one, interval: [Math.max(0, one.interval[0] - from), one.interval[1] - from] }));
+
+/**
+ * What the policy says behind the first `from` samples, most confident first, and how much of it is reported. A policy of one scale has no
+ * order: as in the series.
+ */
+async function ask(one: Prepared, reader: Reader, from = 0): Promise<Said> {
   const { values } = one;
   if (!reader.scales) {
     const { name, detection } = one;
@@ -105,9 +124,13 @@ async function ask(one: Prepared, reader: Reader): Promise<Said> {
     const alarms = intervals.map((interval) => ({ interval, height: 1 }));
     return { alarms, both: alarms, reported: alarms.length, windows: answers.length };
   }
-  const asked = await askAll(values, null, reader);
-  const findings = one.detection.findings.filter(({ severity }) => severity >= DEFAULT_SEVERITY);
-  const weighed = weighAccounts(accountsOf(asked, values), reader.confidence);
+  const usual = reader.confidence?.deseasonalised ? seasonOf(one.detection, one.calendar) : null;
+  const asked = await askAll(values, null, reader, { from, usual });
+  const findings = one.detection.findings.filter(
+    ({ end, severity }) => end > from && severity >= DEFAULT_SEVERITY,
+  );
+  const accounts = accountsOf(asked, values).filter(({ interval: [, end] }) => end > from);
+  const weighed = weighAccounts(accounts, reader.confidence);
   const alarms = weighed.map(({ interval, confidence }) => ({
     interval,
     height: confidence ?? REPORTED_FROM,
@@ -124,28 +147,40 @@ async function ask(one: Prepared, reader: Reader): Promise<Said> {
   const rest = read(one.detection.score, { smooth: 1, share: 0.6 }, MOST_ALARMS, taken);
   const both = [...ranked, ...rest.map(({ interval }, i) => ({ interval, height: -i }))];
   const reported = alarms.filter(({ height }) => height >= REPORTED_FROM).length;
-  return { alarms, both, reported, windows: asked.length };
+  return { alarms: shifted(alarms, from), both: shifted(both, from), reported, windows: asked.length };
+}
+
+/** Alarms of the detector, findings first. */
+function detected(one: Prepared): Alarm[] {
+  const { findings } = one.detection;
+  return ownAlarms(one, Math.max(findings.length, MOST_ALARMS)).map((interval, i) => ({
+    interval,
+    height: i < findings.length ? FOUND + findings[i]!.severity : -i,
+  }));
 }
 
 async function evaluate(
   one: Prepared,
-  { reader, given }: { readonly reader: Reader; readonly given: Reader | null },
+  {
+    reader,
+    given,
+    whole,
+  }: { readonly reader: Reader; readonly given: Reader | null; readonly whole: Prepared | null },
   chosen: ReadonlyMap<string, Chosen>,
 ): Promise<Result> {
   const began = performance.now();
-  const said = await ask(one, reader);
+  const said = await ask(whole ?? one, reader, whole === null ? 0 : whole.values.length - one.values.length);
   const milliseconds = performance.now() - began;
   const before = given === null ? null : await ask(one, given);
-  const found = one.detection.findings.length;
   const expert = expcotBlind(one.values).intervals.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
   const alarms: Record<string, readonly Alarm[]> = {
     [POLICY]: said.alarms,
     [BOTH]: said.both,
     ...(before === null ? {} : { [GIVEN]: before.alarms, [BOTH_GIVEN]: before.both }),
-    [DETECTOR]: ownAlarms(one, Math.max(found, MOST_ALARMS)).map((interval, i) => ({
-      interval,
-      height: i < found ? FOUND + one.detection.findings[i]!.severity : -i,
-    })),
+    [DETECTOR]: detected(one),
+    ...(whole === null
+      ? {}
+      : { [DETECTOR_BEHIND]: shifted(detected(whole), whole.values.length - one.values.length) }),
     [EXPERT]: expert.map((interval, i) => ({ interval, height: 1 / (1 + i) })),
     [RANDOM]: randomAlarms(one, MOST_ALARMS).map((interval, i) => ({ interval, height: -i })),
   };
@@ -484,7 +519,14 @@ async function main(): Promise<void> {
       const results: Result[] = [];
       for (const one of asked) {
         const after = adapted === undefined ? null : await openReader(runOf(one.base), options);
-        const readers = after === null ? { reader, given: null } : { reader: after.reader, given: reader };
+        const readers =
+          after === null
+            ? { reader, given: null, whole: null }
+            : {
+                reader: after.reader,
+                given: reader,
+                whole: 'training' in one ? behind(one as SourceCase) : null,
+              };
         results.push(await evaluate(prepare(one), readers, chosen));
         await after?.policy.dispose();
         progress.advance(1, {});

@@ -213,7 +213,7 @@ describe('timeseer adapt', () => {
 });
 
 describe('sources', () => {
-  const read = (...data: string[]) => readSources({ data, columns: [] });
+  const read = async (...data: string[]) => (await readSources({ data, columns: [] })).sources;
 
   /** Sources, and what is said on standard error. */
   async function heard(...data: string[]) {

@@ -334,6 +334,35 @@ describe('a policy that is shown several scales', () => {
     expect([...said.seen.keys()].length).toBeGreaterThan(0);
   });
 
+  test('sees each window without its season too, where its confidence was fitted so', async () => {
+    const season = Float64Array.from({ length: 300 }, (_, i) => (i % 40 < 20 ? 2 : 0));
+    const values = season.map((value, i) => value + (i >= 212 && i < 228 ? 3 : 0));
+    const both = seer({ confidence: { ...confidence, deseasonalised: true } });
+    const said = await askColumn(column(values), both, { usual: season });
+    const without = said.answers.filter(({ deseasonalised }) => deseasonalised);
+    expect(without.map(({ start, end }) => [start, end])).toEqual(
+      said.answers.filter(({ deseasonalised }) => !deseasonalised).map(({ start, end }) => [start, end]),
+    );
+    expect(
+      without.some(({ intervals }) => intervals?.some(([start, end]) => start >= 200 && end <= 240)),
+    ).toBe(true);
+    expect(both.shown.some((window) => window.every((value) => value === 0))).toBe(true);
+    expect([...said.seen.keys()]).toContain('200-300 deseasonalised');
+    const alone = await askColumn(column(values), seer(), { usual: season });
+    expect(alone.answers.some(({ deseasonalised }) => deseasonalised)).toBe(false);
+  });
+
+  test('is not asked about what ends before the first sample of interest', async () => {
+    const values = wave(900, [
+      [120, 140],
+      [730, 750],
+    ]);
+    const said = await askColumn(column(values), seer(), { from: 600 });
+    expect(Math.min(...said.answers.map(({ end }) => end))).toBeGreaterThan(600);
+    expect(said.answers.length).toBeGreaterThan(5);
+    expect(said.intervals.map(([start, end]) => start < 750 && end > 730)).toEqual([true]);
+  });
+
   test('has no confidence to tell where none was measured', async () => {
     const said = await askColumn(column(wave(300, [[130, 150]])), seer({ confidence: null }));
     expect(said.confidences).toBeNull();
