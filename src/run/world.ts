@@ -68,8 +68,17 @@ function whole(env: NodeJS.ProcessEnv, name: string, least: number, most: number
  */
 export function placeOf(env: NodeJS.ProcessEnv = process.env): Place | null {
   const given = (name: string): boolean => (env[name] ?? '') !== '';
-  if (!given('WORLD_SIZE') || env['WORLD_SIZE'] === '1') return null;
+  if (!given('WORLD_SIZE')) {
+    if (!given('RANK')) return null;
+    throw new ConfigError(
+      `RANK is ${env['RANK']}, but WORLD_SIZE is not set: set it to the number of processes, or unset RANK`,
+    );
+  }
   const size = whole(env, 'WORLD_SIZE', 1, 65_536);
+  if (size === 1) {
+    if (given('RANK')) whole(env, 'RANK', 0, 0);
+    return null;
+  }
   const missing = ['RANK', 'MASTER_ADDR', 'MASTER_PORT'].filter((name) => !given(name));
   if (missing.length > 0) {
     throw new ConfigError(
@@ -110,7 +119,7 @@ interface Hello {
   readonly same: Readonly<Record<string, string>>;
 }
 
-function hello(): Hello {
+function hello({ size }: Place): Hello {
   const given = process.argv.slice(2);
   const at = given.findIndex((word) => /^--processes(=|$)/.test(word));
   const words = at < 0 ? given : given.toSpliced(at, given[at]!.includes('=') ? 1 : 2);
@@ -118,6 +127,7 @@ function hello(): Hello {
     host: hostname(),
     pid: process.pid,
     same: {
+      WORLD_SIZE: `${size}`,
       'the command': words.join(' '),
       timeseer: `${packageVersion()}, code ${codeDigest()}`,
       libtorch: loadNative().describe().version,
@@ -228,7 +238,7 @@ export class World {
   /** Waits for all ranks, compares what must be equal, and watches them from then on. */
   async #assemble(): Promise<void> {
     const { size } = this.#place;
-    const own = hello();
+    const own = hello(this.#place);
     const others: Hello[] = [own];
     this.#others = others;
     for (let rank = 1; rank < size; rank++) {
@@ -263,7 +273,7 @@ export class World {
         `rank ${rank} at ${this.#address} is another process already: the job was started twice, or two jobs have this MASTER_PORT; set another one for the second`,
       );
     }
-    await this.#store.set(`hello/${rank}`, serialize(hello()));
+    await this.#store.set(`hello/${rank}`, serialize(hello(this.#place)));
     let asked = performance.now();
     let answered = true;
     this.#watch = setInterval(() => {

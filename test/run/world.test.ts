@@ -36,6 +36,11 @@ test('the environment of torchrun gives the place, and one that contradicts itse
   );
   expect(placeOf({})).toBeNull();
   expect(placeOf({ RANK: '0', WORLD_SIZE: '1' })).toBeNull();
+  expect(placeOf({ WORLD_SIZE: '1' })).toBeNull();
+  expect(() => placeOf({ ...env, WORLD_SIZE: '1' })).toThrow(
+    "RANK: got '2', expected a whole number from 0 to 0",
+  );
+  expect(() => placeOf({ ...env, WORLD_SIZE: '' })).toThrow('RANK is 2, but WORLD_SIZE is not set');
   expect(() => placeOf({ WORLD_SIZE: '4', RANK: '0' })).toThrow(
     /MASTER_ADDR and MASTER_PORT are not set: start with torchrun/,
   );

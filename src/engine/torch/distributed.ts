@@ -36,7 +36,7 @@ function failure(what: string, { host, port }: Address, timeoutMs: number, cause
     [
       /already in use|EADDRINUSE/,
       `another process listens on port ${port} of ${host}`,
-      'set MASTER_PORT to a free port (0 chooses one), or end the process that holds it',
+      'set MASTER_PORT to a free port, or end the process that holds it',
     ],
     [/timed out: not set/, `not set in the store at ${host}:${port} ${within}`],
     [
