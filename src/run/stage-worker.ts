@@ -13,11 +13,11 @@ import { openLocal } from '../answer/open.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
-import { writeManifestedDirectory } from '../ground/manifest.ts';
+import { hashesIn, writeManifestedDirectory } from '../ground/manifest.ts';
 import { closeAll } from '../ground/module-host.ts';
 import { mean, sum } from '../ground/numbers.ts';
 import type { Example } from '../ground/types.ts';
-import { moduleAddress } from '../ground/user-module.ts';
+import { isModuleSpecifier, moduleAddress, moduleHash } from '../ground/user-module.ts';
 import { openTools, type Toolbox } from '../inspect/tools.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { generate, type Sampled } from '../policy/generate.ts';
@@ -53,6 +53,7 @@ import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask, withExtension } from './policy-task.ts';
 import { rewardedTask } from './rewards.ts';
 import { openRolloutServer } from './rollout-server.ts';
+import { dataRecord } from './run-data.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { readValidation, snapshotOf } from './validation.ts';
 
@@ -420,16 +421,40 @@ function likelihoodsOf(
   });
 }
 
-/** Joins the other ranks. Collective. @throws TimeseerError where a rank has other examples */
+/** Returns what is read at paths that machines may each have for themselves, by name. */
+function filesOf(job: StageJob): Readonly<Record<string, unknown>> {
+  const { count, facts } = openExamples(job.examples);
+  const { reward, rl, inspect } =
+    job.stage === 'eval' ? { reward: null, rl: null, inspect: job.inspect } : job.recipe;
+  const advantage = rl?.advantage ?? '';
+  const uses = [
+    ...(reward ?? []).map(({ use }) => use),
+    typeof advantage === 'string' ? advantage : advantage.use,
+    ...(inspect?.tools ?? []),
+  ];
+  const policies =
+    job.stage === 'eval'
+      ? [job.from, job.adapter, ...job.modes.map(({ reference }) => reference)]
+      : [job.base, job.from];
+  return {
+    examples: [count, facts, dataRecord(job.examples.name)],
+    'policy files': policies.map((directory) => directory && hashesIn(directory)),
+    modules: uses.filter(isModuleSpecifier).map((use) => moduleHash(moduleAddress(use, '.').file)),
+  };
+}
+
+/** Joins the other ranks. Collective. @throws TimeseerError where a rank has other files */
 async function meet(): Promise<WorkerGroup> {
   if (meeting === undefined) return new WorkerGroup(memory, rank, size);
   const joined = new ProcessRanks(memory, meeting, rank, size, job.device);
-  const { count, facts } = openExamples(job.examples);
-  const digest = hash('sha256', JSON.stringify([count, facts]), 'buffer').readUInt32BE();
-  const other = joined.allGather([digest]).findIndex(([of], _, all) => of !== all[0]![0]);
-  if (other >= 0) {
+  const files = Object.entries(filesOf(job));
+  const own = files.map(([, content]) => hash('sha256', JSON.stringify(content), 'buffer').readUInt32BE());
+  const all = joined.allGather(own); // [R][names]
+  for (const [at, [name]] of files.entries()) {
+    const other = all.findIndex((digests) => digests[at] !== all[0]![at]);
+    if (other < 0) continue;
     throw new TimeseerError(
-      `rank ${other} reads other examples than rank 0: the data, at the same path, must be the same on every machine`,
+      `rank ${other} reads other ${name} than rank 0: they must be the same, at the same path, on every machine`,
     );
   }
   return joined;

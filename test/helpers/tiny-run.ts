@@ -34,13 +34,13 @@ const CARD: PolicyCard = {
 };
 
 /** A policy of tiny sizes with the tokenizer of nano traces. */
-export function writeTinyPolicy(directory: string): void {
+export function writeTinyPolicy(directory: string, seed = 11): void {
   const task = trainingTask(CARD, { name: 'nano5', split: 'train', seed: 42, length: LENGTH });
   const texts: string[] = [];
   for (let i = 0; i < 40; i++) texts.push(task.instruction(task.example(i)), task.trace(task.example(i)));
   const policy = Policy.create(openTorch({ device: DEVICE, threads: 1 }), {
     tokenizer: trainBpe(texts),
-    seed: 11,
+    seed,
     dims: tinyDims,
   });
   writeManifestedDirectory(directory, (temporary) => {

@@ -1,5 +1,5 @@
 /** Commands whose work several processes share, over loopback: what fails, and what is left then. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -162,6 +162,49 @@ describe.skipIf(!hasDistributed())('processes', () => {
     expect(children.filter(isAlive)).toEqual([]);
   }, 300_000);
 
+  const reward = (value: number): string =>
+    `import { defineReward } from ${JSON.stringify(pathToFileURL(join(import.meta.dirname, '../../dist/src/index.js')).href)};
+export default defineReward({ name: 'constant', score: () => ${value} });
+`;
+  const evaluation = ['eval', '--no-classical', '--max-tokens', '8', '--quiet'];
+  test.each<[string, (out: string, seed: number) => unknown, (at: string) => string[]]>([
+    [
+      'examples',
+      async (out, seed) => {
+        const prepare = ['data', 'prepare', 'nano5', '--length', '400', '--seed', `${seed}`, '--out', out];
+        expect(await new Child([...prepare, '--count', '4']).ended).toMatchObject({ code: 0 });
+      },
+      (at) => [...evaluation, '--policy', policy, '--data', at],
+    ],
+    ['policy files', writeTinyPolicy, (at) => [...evaluation, '--policy', at, '--count', '4']],
+    [
+      'modules',
+      (out, seed) => {
+        mkdirSync(out);
+        writeFileSync(join(out, 'reward.mjs'), reward(seed));
+      },
+      (at) => ['train', '--recipe', recipe, '--out', path('rewarded'), '--reward', join(at, 'reward.mjs')],
+    ],
+  ])(
+    'ranks with other %s at the same path are refused at the start',
+    async (name, make, args) => {
+      const port = await freePort();
+      const directories = [path(`${name}-0`), path(`${name}-1`)];
+      for (const [rank, directory] of directories.entries()) await make(directory, rank);
+      // Descriptor 3 is another directory on each rank, as a path is on machines that share no disk.
+      const started = directories.map((directory, rank) => {
+        const place = { RANK: `${rank}`, WORLD_SIZE: '2', MASTER_ADDR: '127.0.0.1', MASTER_PORT: `${port}` };
+        const through = ['bash', '-c', `exec "$@" 3< '${directory}'`, 'bash'];
+        return new Child(args('/proc/self/fd/3'), undefined, place, through);
+      });
+      for (const { code, err } of await Promise.all(started.map(({ ended }) => ended))) {
+        expect(err).toMatch(new RegExp(`rank 1 reads other ${name} than rank 0: they must be the same`));
+        expect(code).toBe(3);
+      }
+    },
+    300_000,
+  );
+
   test('ranks that run other commands, a port in use, and more processes than examples are refused with what to do', async () => {
     const port = await freePort();
     const other = ranks(2, port, (rank) => ['train', '--recipe', recipe, '--out', path(`other-${rank}`)]);
@@ -171,6 +214,17 @@ describe.skipIf(!hasDistributed())('processes', () => {
     );
     expect([leader!.code, follower!.code]).toEqual([3, 3]);
     expect(follower!.err).toMatch(/differs from rank 0 in the command/);
+    const sized = { MASTER_ADDR: '127.0.0.1', MASTER_PORT: `${await freePort()}` };
+    const sizes = ['2', '3'].map(
+      (WORLD_SIZE, rank) =>
+        new Child(['train', '--recipe', recipe, '--out', path('sizes')], undefined, {
+          ...{ ...sized, RANK: `${rank}`, WORLD_SIZE },
+        }),
+    );
+    for (const { code, err } of await Promise.all(sizes.map(({ ended }) => ended))) {
+      expect(err).toMatch(/rank 1 \(.*\) differs from rank 0 in WORLD_SIZE: 3; rank 0: 2/);
+      expect(code).toBe(3);
+    }
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((done) => server.once('listening', done));
     const busy = ranks(
