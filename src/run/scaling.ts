@@ -91,7 +91,9 @@ function measuredIn(directory: string): Measured & { readonly workers: number } 
   for (const { response } of readJsonLines(file, shape, { advice: 'the table of completions is damaged' }))
     lengths.push(tokenizer.encode(response).length + 1);
   if (lengths.length === 0) throw new DataError('holds no responses', { file });
-  const workers = Number(run.environment['workers'] ?? rl.workers);
+  // Of train, of quickstart, and of runs before either wrote them.
+  const { rl_workers: ofStage, workers: ofRun = rl.workers } = run.environment;
+  const workers = Math.min(Number(ofStage ?? ofRun), rl.prompts);
   const phases = Object.keys(lines[0]!.ms);
   const layout = layoutOf(size.dims);
   const trained =
@@ -169,7 +171,7 @@ export function scaledRun(
   const sorted = [...lengths].sort((a, b) => a - b);
   const parts = Object.entries(ms).map(([phase, of]) => `${phase} ${of.toFixed(0)}`);
   const lines = [
-    `measured on ${plural(workers, 'rank')}: a step of ${sum(Object.values(ms)).toFixed(0)} ms (${parts.join(', ')}), ${prompts} prompts and ${responses} responses on each`,
+    `measured on ${plural(workers, 'rank')}: a step of ${sum(Object.values(ms)).toFixed(0)} ms (${parts.join(', ')}), ${plural(prompts, 'prompt')} and ${plural(responses, 'response')} on each`,
     `responses of ${mean(lengths).toFixed(0)} tokens, the longest of ${sorted.at(-1)}; ${bytesText(4 * trained)} of gradients, ${plural(updates, 'update')} a step`,
     `link of a rank: ${bytesText(link.bandwidth)}/s, latency ${link.latency * 1e6} µs; every rank has as many prompts as measured`,
     '',

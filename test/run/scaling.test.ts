@@ -1,10 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { forecast } from '../../src/run/scaling.ts';
 import { inside } from '../helpers/command-line.ts';
-import { timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
+import { edit, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-scaling-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -64,6 +64,16 @@ test('the command reads a run, as a table and as JSON', async () => {
   const value = JSON.parse((await inside('plan', '--scale', run, '--ranks', '16', '--json')).out);
   expect(value.rows[0].ranks).toBe(16);
   expect(value.measured).toMatchObject({ updates: 2, responses: 12 });
+});
+
+test('ranks are those that trained, whatever the recipe says of Workers', async () => {
+  const run = join(directory, 'processes');
+  cpSync(join(directory, 'run'), run, { recursive: true });
+  const file = join(run, 'environment.json');
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ rl_workers: 1 });
+  edit(file, (text) => text.replace('"rl_workers": 1', '"rl_workers": 4'));
+  const { out } = await inside('plan', '--scale', run, '--ranks', '16');
+  expect(out).toMatch(/^measured on 4 ranks: .*, 1 prompt and 3 responses on each$/m);
 });
 
 test.each([
