@@ -173,6 +173,11 @@ describe.runIf(hasDistributed())('Store', () => {
     );
   });
 
+  it('tells the process that serves it when its address is that of no machine', async () => {
+    const open = { host: 'nowhere.invalid', port: 0, server: true, timeoutMs: 1000 };
+    await expect(Store.open(open)).rejects.toThrow(/set MASTER_ADDR to a name or address of its machine/);
+  });
+
   it('of a stopped server keeps the event loop running, and the process ends', async () => {
     const server = new Peer({ scene: 'server', port: 0, rank: 0, size: 1 });
     const { port } = await server.line<{ port: number }>();

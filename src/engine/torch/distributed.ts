@@ -27,6 +27,9 @@ interface Address {
   readonly port: number;
 }
 
+/** Name of a store in errors of the process that serves it. */
+const SERVER = 'store server';
+
 /** Puts a failure of c10d or Gloo in words: what was tried, with whom, and what to check. */
 function failure(what: string, { host, port }: Address, timeoutMs: number, cause: unknown): EngineError {
   const { message } = cause as Error;
@@ -47,7 +50,9 @@ function failure(what: string, { host, port }: Address, timeoutMs: number, cause
     [
       /timed out: no answer|client socket|to connect|Connection refused|getaddrinfo/i,
       `no answer from the store at ${host}:${port} ${within}`,
-      'check that the process of rank 0 runs, that MASTER_ADDR and MASTER_PORT are the same on all ranks, and that no firewall is between them',
+      what === SERVER
+        ? 'this process is rank 0, which serves the store: set MASTER_ADDR to a name or address of its machine'
+        : 'check that the process of rank 0 runs, that MASTER_ADDR and MASTER_PORT are the same on all ranks, and that no firewall is between them',
     ],
     [
       /Ranks? ([\d, ]*\d)[, ]* failed to pass monitoredBarrier/,
@@ -113,7 +118,7 @@ export class Store implements Address {
   static async open(options: StoreOptions): Promise<Store> {
     const { host, port, server = false, world = 0, timeoutMs = TIMEOUT_MS } = options;
     const native = requireDistributed();
-    const what = server ? 'store server' : 'store';
+    const what = server ? SERVER : 'store';
     const deadline = performance.now() + timeoutMs;
     const id = native.storeOpen(host, port, server, timeoutMs);
     try {
