@@ -711,6 +711,38 @@ function rarityOfRun(length: number, others: readonly number[]): number {
   return ratio <= 1 ? 0 : (shape * (ratio - 1 - Math.log(ratio))) / Math.LN10 - Math.log10(others.length);
 }
 
+/** Most standstills far longer than all others that are each unusual, as in a sensor that sticks at times; and their largest share of a series. */
+const [MOST_STUCK, MOST_STUCK_SHARE] = [6, 1 / 5];
+/** Fewest standstills that keep time, and the least ratio of their lengths and of their distances to each other. */
+const [FEWEST_IN_TIME, IN_TIME] = [3, 0.9];
+
+/**
+ * Returns the length of the longest usual run of a series of `n` samples: the one next to the widest gap in the lengths, at most six runs from
+ * the longest. Alike runs at equal distances, such as closed weekends, are usual.
+ */
+function longestUsual(all: readonly Interval[], n: number): number {
+  const sorted = all.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
+  const lengths = sorted.map(([start, end]) => end - start);
+  const isEven = (some: readonly number[]): boolean => Math.min(...some) >= IN_TIME * Math.max(...some);
+  const keepTime = (k: number): boolean => {
+    const starts = sorted
+      .slice(0, k)
+      .map(([start]) => start)
+      .sort((a, b) => a - b);
+    const distances = starts.slice(1).map((start, i) => start - starts[i]!);
+    return k >= FEWEST_IN_TIME && isEven(lengths.slice(0, k)) && isEven(distances);
+  };
+  const before = (k: number): number => (lengths[k - 1] ?? 1) / (lengths[k] ?? 1);
+  let [widest, together] = [1, lengths[0] ?? 0];
+  for (let k = 2; k <= Math.min(MOST_STUCK, lengths.length); k++) {
+    together += lengths[k - 1]!;
+    if (together > MOST_STUCK_SHARE * n) break;
+    if (keepTime(k)) return lengths[1]!;
+    if (before(k) >= LONGER && before(k) > before(widest)) widest = k;
+  }
+  return lengths[widest] ?? 1;
+}
+
 /** Longest share of a series that can stand still: of more, the standstill is what is usual. */
 const LONGEST_STILL = 0.9;
 
@@ -731,10 +763,9 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
   // A value at which a series rests again and again tells nothing about others: a load is 0 at night.
   const rests = (value: number): boolean =>
     lengths.get(value)!.filter((length) => 2 * length >= most.get(value)!).length >= FEWEST_RESTS;
-  const [first, second] = all
-    .filter(([start]) => !rests(values[start]!))
-    .map(([start, end]) => end - start)
-    .sort((a, b) => b - a);
+  const apart = all.filter(([start]) => !rests(values[start]!));
+  const longest = apart.reduce((most, [start, end]) => Math.max(most, end - start), 1);
+  const usual = longestUsual(apart, n);
   const times = new Map<number, number>(all.map(([start]) => [values[start]!, 0]));
   for (const value of values) if (times.has(value)) times.set(value, times.get(value)! + 1);
   return all.flatMap(([start, end]): Stretch[] => {
@@ -756,9 +787,7 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
     const chance = -Math.log10(n) - (length - 1) * Math.log10(p);
     const longer = (others: readonly number[]): number =>
       Math.min(1, Math.max(0, (length / others.reduce((a, b) => Math.max(a, b), 1) - 1) / (LONGER - 1)));
-    const others = rests(values[start]!)
-      ? [first ?? 1, ...alike]
-      : [first === length ? (second ?? 1) : first!];
+    const others = rests(values[start]!) ? [longest, ...alike] : [length > usual ? usual : longest];
     const severity = Math.max(
       tempered(Math.max(0, chance)) * longer(others),
       tempered(Math.max(0, rarityOfRun(length, alike))) * longer(alike),

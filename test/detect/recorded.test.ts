@@ -113,3 +113,25 @@ describe('outages', () => {
     expect(findings).toMatchObject([{ kind: 'flat', start: 1470, end: 1500 }]);
   });
 });
+
+describe('standstills', () => {
+  test.each([2, 4, 6])('of a sensor that sticks %i times are each found', (times) => {
+    const random = new Random(times, 'sticks');
+    const values = Float64Array.from({ length: 2000 }, () => 20 + 0.7 * random.normal());
+    const starts = [230, 410, 985, 1190, 1555, 1880].slice(0, times);
+    for (const [k, start] of starts.entries()) values.fill(19.7 + 0.1 * k, start, start + 24 + 3 * k);
+    const { findings } = detect(values);
+    expect(findings.map(({ start }) => start).sort((a, b) => a - b)).toEqual(starts);
+    for (const { start, end } of findings) expect(end - start).toBe(24 + 3 * starts.indexOf(start));
+  });
+
+  test.each([2, 3, 5])('of a price at %i closed weekends are usual', (weekends) => {
+    const random = new Random(weekends, 'closed');
+    let price = 100;
+    const values = Float64Array.from({ length: 168 * weekends + 60 }, (_, t) => {
+      if (t % 168 < 120) price += random.normal();
+      return price;
+    });
+    expect(detect(values).findings.filter(({ kind }) => kind === 'flat')).toEqual([]);
+  });
+});
