@@ -34,6 +34,7 @@ import { type Detection, type Filter, type Finding, INSIDE, LEVELS } from './fin
 import { type Joined, join } from './join.ts';
 import {
   betweenJumps,
+  burst,
   cutoffs,
   drifts,
   growth,
@@ -111,6 +112,8 @@ const MAX_REST = 0.5;
 const FEWEST_FOR_TAILS = 45;
 /** Fewest cycles of a season without which a level may lie; and the share of samples by which two stretches are the same. */
 const [CYCLES_OF_LEVELS, SAME] = [5, 0.6];
+/** Fewest days among which a long burst of noise may lie. */
+const DAYS_OF_BURSTS = 3;
 /** Shortest stretches that are held against each other, in samples. */
 const SHORTEST_ANALOGUE = 15;
 
@@ -471,14 +474,19 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number, gi
     accepted.push(slow);
   }
   const moves = tracks.find(({ name }) => name === 'movement');
-  const grows = moves === undefined ? null : growth(moves.values, least, looks);
+  // The only day is livelier than the nights around it.
+  const knowsDays = day === null || n >= DAYS_OF_BURSTS * day;
+  const grows =
+    moves === undefined
+      ? null
+      : (growth(moves.values, least, looks) ?? (knowsDays ? burst(moves.values, least, looks) : null));
   // Other noise behind a step, and the step itself, are no growth.
-  const stepped = (start: number): boolean =>
-    accepted.some(
-      ({ track, end, severity, ...step }) =>
-        track === 'step' && severity >= LEVELS.medium && 2 * (end - Math.max(start, step.start)) >= n - start,
-    );
-  if (grows !== null && !stepped(grows.start)) accepted.push(grows);
+  const stepped = (stretch: Candidate): boolean =>
+    accepted.some(({ track, severity, ...step }) => {
+      const shared = Math.min(step.end, stretch.end) - Math.max(step.start, stretch.start);
+      return track === 'step' && severity >= LEVELS.medium && 2 * shared >= stretch.end - stretch.start;
+    });
+  if (grows !== null && !stepped(grows)) accepted.push(grows);
   accepted.sort((a, b) => b.severity - a.severity);
   // Expect the values of similar stretches only if they predict far better: for a wave of varying period, not noise with a few spikes.
   const ordinary =

@@ -679,6 +679,59 @@ export function growth(movement: Float64Array, least: number, looks: number): Ca
   return { start: first + at * size, end: n, sign: 1, severity, peak: n - 1, track: 'movement', grows: true };
 }
 
+/** Largest residual of the levels around a long burst, as a share of its rise: it may be less even than the rest. */
+const MOST_OF_BURST = 1 / 6;
+/** Least rise of the fluctuations in a long burst, as a logarithm; and its fewest and most parts. */
+const [LEAST_BURST, SHORTEST_BURST, LONGEST_BURST] = [Math.log(2), PARTS / 16, PARTS / 2] as const;
+
+/**
+ * Finds the stretch of livelier fluctuations in the logarithms of the steps [N] of a series; null if there is none. Windows of a scan are too
+ * short for it and tell its extremes. The means of 64 parts must lie on two levels, no farther from them than neighbouring parts are from each
+ * other, and far nearer than to a cubic.
+ */
+export function burst(movement: Float64Array, least: number, looks: number): Candidate | null {
+  const parts = partsOf(movement, (part) => moments(part).mean);
+  if (parts === null) return null;
+  const { size, first, middles: means } = parts;
+  const noise = Math.max(parts.noise, 1e-9);
+  const sums = cumulative(means);
+  const whole = sums[PARTS]!;
+  let best = { at: 0, to: 0, explained: 0 };
+  for (let at = 0; at < PARTS; at++) {
+    for (let to = at + SHORTEST_BURST; to <= Math.min(PARTS, at + LONGEST_BURST); to++) {
+      const inside = sums[to]! - sums[at]! - ((to - at) * whole) / PARTS;
+      const explained = (Math.max(0, inside) ** 2 * PARTS) / ((to - at) * (PARTS - to + at));
+      if (explained > best.explained) best = { at, to, explained };
+    }
+  }
+  const { at, to, explained } = best;
+  const inside = (sums[to]! - sums[at]!) / (to - at);
+  const outside = (whole - sums[to]! + sums[at]!) / (PARTS - to + at);
+  // A series that begins lively has become calm.
+  if (at === 0 || inside - outside < LEAST_BURST) return null;
+  // It may begin and end in the middle of a part.
+  const isEdge = (part: number): boolean =>
+    Math.min(Math.abs(part + 0.5 - at), Math.abs(part + 0.5 - to)) < 1;
+  const away = means.map((value, k) => value - (k >= at && k < to ? inside : outside));
+  const within = away.filter((_, k) => !isEdge(k));
+  const residual = Math.sqrt(dot(within, within) / (within.length - 4));
+  if (residual > Math.max(MOST_LEFT * noise, MOST_OF_BURST * (inside - outside))) return null;
+  if (dot(away, away) > BENT * fitted(means, linesOfParts().cubic).left) return null;
+  const surprise = explained / (2 * Math.max(noise, residual) ** 2) / Math.LN10;
+  const severity = tempered(surprise - Math.log10(PARTS ** 2 * looks));
+  if (!(severity >= least)) return null;
+  // Within a part of either end, where most of the steps lie on either side of the middle.
+  const half = (inside + outside) / 2;
+  const edge = (part: number, sign: number): number => {
+    const from = first + (part - 1) * size;
+    const some = movement.subarray(from, first + (part + 1) * size).map((move) => sign * (move - half));
+    const before = cumulative(some);
+    return from + before.indexOf(before.reduce((low, sum) => Math.min(low, sum)));
+  };
+  const [start, end] = [edge(at, 1), to === PARTS ? movement.length : edge(to, -1)];
+  return { start, end, sign: 1, severity, peak: start, track: 'movement', grows: true };
+}
+
 /** Fewest samples of a reported standstill. */
 const SHORTEST = 4;
 /** Length, in those of the longest other standstill, at which the severity counts in full; at 1 it is 0. */

@@ -49,7 +49,7 @@ export interface Candidate extends Stretch {
   readonly slow?: true;
   /** True for a lasting departure that still grows. */
   readonly drifts?: true;
-  /** True for fluctuations that grow to the end. */
+  /** True for fluctuations that grow to the end, or are livelier for a long time. */
   readonly grows?: true;
   /** Rhythm that breaks here: its events, their usual distance in samples, and what is wrong with them. */
   readonly rhythm?: {

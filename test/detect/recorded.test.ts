@@ -135,3 +135,34 @@ describe('standstills', () => {
     expect(detect(values).findings.filter(({ kind }) => kind === 'flat')).toEqual([]);
   });
 });
+
+describe('a burst of noise', () => {
+  test.each([0.15, 0.3, 0.45])('over %f of a series is one finding', (share) => {
+    for (const seed of [1, 2, 3]) {
+      const random = new Random(seed, 'burst');
+      const [start, end] = [600, 600 + 2000 * share];
+      let level = 0;
+      const values = Float64Array.from({ length: 2000 }, (_, t) => {
+        level = 0.8 * level + random.normal();
+        return 50 + level + (t >= start && t < end ? 6 * random.normal() : 0);
+      });
+      const { findings } = detect(values);
+      expect(findings).toMatchObject([{ kind: 'variance', direction: 'above' }]);
+      expect(Math.abs(findings[0]!.start - start)).toBeLessThan(16);
+      expect(Math.abs(findings[0]!.end - end)).toBeLessThan(16);
+    }
+  });
+
+  test('is none where the noise is larger by day, or wanders', () => {
+    const found = Array.from({ length: 12 }, (_, seed) => {
+      const random = new Random(seed, 'wanders');
+      let size = 0;
+      const values = Float64Array.from({ length: 1500 }, (_, t) => {
+        size = 0.97 * size + 0.06 * random.normal();
+        return Math.exp(size + 0.4 * Math.sin((2 * Math.PI * t) / 300)) * random.normal();
+      });
+      return detect(values).findings.filter(({ start, end }) => end - start > 150);
+    });
+    expect(found.flat()).toEqual([]);
+  });
+});
