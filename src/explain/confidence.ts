@@ -19,7 +19,7 @@ import { mean } from '../ground/numbers.ts';
 import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
 import { overlap, runs } from '../series/intervals.ts';
-import { bridge } from '../series/missing.ts';
+import { bridge, knownPart } from '../series/missing.ts';
 import { largestMagnitude, quantileInPlace, solveInPlace } from '../series/stats.ts';
 import { agreement } from './trust.ts';
 
@@ -196,19 +196,6 @@ function likely({ start, end, intervals, cells }: WindowEvidence): Interval[] {
     const [from, to] = [edge(cell), edge(cell + 1)];
     return cells[cell]! >= LEAST_CELL && from < to && overlap(intervals, [[from, to]]) === 0;
   }).map(([first, last]): Interval => [edge(first), edge(last)]);
-}
-
-/** Cuts missing samples (NaN) off both ends; null if less than half of the interval is known. */
-function knownPart([start, end]: Interval, values: Float64Array): Interval | null {
-  let known = 0;
-  let [from, to] = [end, start];
-  for (let t = start; t < end; t++) {
-    if (Number.isNaN(values[t]!)) continue;
-    known++;
-    from = Math.min(from, t);
-    to = t + 1;
-  }
-  return known === 0 || 2 * known < end - start ? null : [from, to];
 }
 
 /**

@@ -11,7 +11,7 @@ import type { Interval, Picture } from '../ground/types.ts';
 import { pngUri } from '../plot/png.ts';
 import { sharpened } from '../series/deviation.ts';
 import { mapBack, overlap } from '../series/intervals.ts';
-import { bridge } from '../series/missing.ts';
+import { bridge, knownPart } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import {
   accountsOf,
@@ -21,9 +21,9 @@ import {
   reportedAccounts,
   weighAccounts,
 } from './confidence.ts';
-import { policyStatement, shownAnswers, turnKey, windowKey } from './policy-words.ts';
+import { claimOf, policyStatement, shownAnswers, turnKey, windowKey } from './policy-words.ts';
 import type { Reader } from './reader.ts';
-import type { PolicyAnswer, PolicyColumn } from './schema.ts';
+import type { PolicyAnswer, PolicyClaim, PolicyColumn } from './schema.ts';
 import { type AskedWindow, judge, MOST_DOUBTFUL, pairwiseAgreement } from './trust.ts';
 import {
   cutScales,
@@ -182,6 +182,12 @@ function isConstant(values: Float64Array): boolean {
   return low >= high;
 }
 
+/** Returns the part of an interval that is no gap: the line that bridges a gap is drawn, but nothing was observed there. */
+const known = (interval: Interval, values: Float64Array): Interval[] => {
+  const part = knownPart(interval, values);
+  return part === null ? [] : [part];
+};
+
 /** Answers about a column that a policy is not asked about. */
 function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnswers {
   const nothing = {
@@ -194,6 +200,8 @@ function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnsw
 /** Answers about a column; intervals are half-open, in samples. */
 export interface ColumnAnswers extends PolicyColumn {
   readonly intervals: readonly Interval[];
+  /** Claim about each interval; absent where the answers about windows have it. */
+  readonly claims?: readonly PolicyClaim[];
   /** Confidence of each interval in [0, 1], null if unknown; null for a policy that was not calibrated. */
   readonly confidences: readonly (number | null)[] | null;
   /** Places that policy or detector tells of, most confident first; empty for a policy that was not calibrated. */
@@ -248,7 +256,7 @@ export async function askColumn(
   const weighed = reader.scales && !abstains ? weighAccounts(accounts(), reader.confidence) : null;
   const intervals =
     weighed === null
-      ? mergeWindows(values.length, counted)
+      ? mergeWindows(values.length, counted).flatMap((interval) => known(interval, given))
       : reportedAccounts(weighed).map(({ interval }) => interval);
   const indices = [...detection.findings.keys()].filter((k) => detection.findings[k]!.end > from);
   const later = indices.map((k) => detection.findings[k]!);
@@ -285,11 +293,13 @@ interface ShownTurn {
   readonly response: string;
   /** Reason why the step failed; null for a step that did not. */
   readonly problem: string | null;
+  /** Answer about the whole series after this turn, in samples; empty without one. */
+  readonly standing: string;
 }
 
 /**
- * Lets a policy look closer at a column [N], as `askColumn` asks about its windows: one answer about the whole, its turns as answers, the last
- * of which has the intervals.
+ * Lets a policy look closer at a column [N], as `askColumn` asks about its windows: its turns as answers, each with the intervals of the
+ * whole series as they stand after it.
  *
  * @param play plays the episode of a series [N] without gaps; `answer` counts its samples
  */
@@ -300,26 +310,34 @@ export async function inspectColumn(
   if (isConstant(given)) return notAsked(name, 'not asked');
   const { values } = bridge(tame(given));
   const { turns, answer } = await play(values);
-  const parsed = parseAnswer(answer, values.length);
   const seen = new Map<string, string>();
-  const answers = turns.map(({ window: [start, end], picture, response, problem }, i): PolicyAnswer => {
-    const last = i === turns.length - 1;
-    if (picture !== null) seen.set(turnKey(i), pngUri(picture));
-    return {
-      ...{ start, end, response },
-      intervals: last ? (parsed.intervals?.map(([from, to]): [number, number] => [from, to]) ?? null) : [],
-      class: last ? parsed.class : null,
-      problem: problem ?? (last ? parsed.problem : null),
-      ...{ logProbability: null, distance: null, sampleAgreement: null, shiftAgreement: null, doubts: [] },
-    };
-  });
+  const answers = turns.map(
+    ({ window: [start, end], picture, response, problem, standing }, i): PolicyAnswer => {
+      const last = i === turns.length - 1;
+      const parsed = parseAnswer(standing, values.length);
+      if (picture !== null) seen.set(turnKey(i), pngUri(picture));
+      return {
+        ...{ start, end, response },
+        intervals: parsed.intervals?.map(([from, to]): [number, number] => [from, to]) ?? (last ? null : []),
+        class: parsed.class,
+        problem: problem ?? (last ? parsed.problem : null),
+        ...{ logProbability: null, distance: null, sampleAgreement: null, shiftAgreement: null, doubts: [] },
+      };
+    },
+  );
+  const final = answers.at(-1)!;
+  // The departures of all turns are in the joined answer; the last response names those of its window alone.
+  const joined = [{ ...final, response: answer }];
+  const marked = (final.intervals ?? []).flatMap((whole) =>
+    known(whole, given).map((interval) => ({ interval, claim: claimOf(whole, joined) })),
+  );
+  const intervals = marked.map(({ interval }) => interval);
   const judged = {
     ...{ status: 'answers' as const, doubtful: 0, limit: MOST_DOUBTFUL, signals: [], answers },
-    class: parsed.intervals?.length ? parsed.class : null,
+    class: intervals.length > 0 ? final.class : null,
   };
-  const intervals = parsed.intervals ?? [];
   return {
-    ...{ column: name, ...judged, intervals, window: null, seen },
+    ...{ column: name, ...judged, intervals, claims: marked.map(({ claim }) => claim), window: null, seen },
     ...{ confidences: null, ranking: [], ofFindings: null },
     statement: policyStatement({ ...judged, intervals }),
   };

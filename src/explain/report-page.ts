@@ -543,11 +543,11 @@ ${seen === undefined ? null : seenFigure(seen, `The window of ${name} as the pol
 /** Turns of a policy that looked closer, in their order; null for one that did not. */
 function pathBlock({ answers }: Column, seen: ReadonlyMap<string, string> | undefined): Html | null {
   if (answers.length === 0) return null;
-  const turns = answers.map(({ start, end, response, problem }, i) => {
+  const turns = answers.map(({ start, end, response, problem, intervals }, i) => {
     const picture = seen?.get(turnKey(i));
     const name = `Turn ${i + 1}: samples ${grouped(start)} to ${grouped(end - 1)}`;
     return html`<article><h4>${name}</h4>
-${picture === undefined ? null : seenFigure(picture, `Turn ${i + 1} as the policy sees it`)}${problemNote(problem)}${verbatim(response)}</article>\n`;
+${picture === undefined ? null : seenFigure(picture, `Turn ${i + 1} as the policy sees it`)}${problemNote(problem)}${verbatim(response)}<p>Marked so far: ${intervalText(intervals)}.</p></article>\n`;
   });
   return html`<details open><summary>Where it looked, turn by turn</summary>${turns}</details>`;
 }

@@ -19,6 +19,7 @@ import type {
   Agreement,
   AnomalyReport,
   Instant,
+  PolicyClaim,
   PolicyColumn,
   PolicyHead,
   ReportFinding,
@@ -702,6 +703,8 @@ function assemble(
 export interface PolicyOpinion extends PolicyHead {
   readonly columns: readonly (PolicyColumn & {
     readonly intervals: readonly Interval[];
+    /** Claim about each interval; absent: that of the answer which fits it best. */
+    readonly claims?: readonly PolicyClaim[];
     /** Confidence of each interval; null or absent where it is not known. */
     readonly confidences?: readonly (number | null)[] | null;
     /** Confidence of each finding of the detector; null or absent where it is not known. */
@@ -768,7 +771,7 @@ function toPolicy(
           ...extentOf(source, start, end),
           ...(answered.confidences == null ? {} : { confidence: answered.confidences[i]! }),
           finding: spans.some((span) => overlap([span], [[start, end]]) > 0),
-          ...claimOf([start, end], answers),
+          ...(answered.claims?.[i] ?? claimOf([start, end], answers)),
         })),
       };
     }),

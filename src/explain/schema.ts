@@ -212,7 +212,7 @@ const ANSWER = z.strictObject({
   end: index,
   /** True if the window was drawn without the season of the series. */
   deseasonalised: z.literal(true).optional(),
-  /** Marked intervals in samples of the series; null if the answer cannot be read. */
+  /** Marked intervals in samples of the series; null if the answer cannot be read. For a turn of an inspection: those of all turns so far. */
   intervals: z.array(z.tuple([index, index])).nullable(),
   class: z.string().nullable(),
   /** Verbatim. */

@@ -19,7 +19,7 @@ import { ConfigError, EndpointError, EngineError } from '../ground/errors.ts';
 import { checkWhole } from '../ground/json-record.ts';
 import { Phases, withProgress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
-import { type Inspection, viewOfKey } from '../inspect/environment.ts';
+import { framePoints, type Inspection, viewOfKey } from '../inspect/environment.ts';
 import type { PlayedEpisode } from '../inspect/episode.ts';
 import { openTools, windowOf } from '../inspect/tools.ts';
 import { figure } from '../plot/figure.ts';
@@ -181,9 +181,9 @@ async function openInspector(request: PolicyRequest): ReturnType<typeof openAske
       const { turns, answer } = episode!;
       return {
         answer,
-        turns: turns.map(({ state, picture, response, problem }) => ({
+        turns: turns.map(({ state, picture, response, problem, standing }) => ({
           window: windowOf(viewOfKey(state), values.length),
-          ...{ picture, response, problem },
+          ...{ picture, response, problem, standing },
         })),
       };
     };
@@ -202,7 +202,16 @@ async function openInspector(request: PolicyRequest): ReturnType<typeof openAske
         turns: form!.turns,
         tools: form!.tools.join(' '),
       };
-      return { name, record, notes: [...card.limitations], columns: answers };
+      const signs = Object.entries(toolbox.tools).flatMap(([tool, { sign }]) =>
+        sign === undefined ? [] : `${sign} ${tool}`,
+      );
+      const notes =
+        card.style === 'nano'
+          ? [
+              `Its responses count the columns of their own picture, from 0 to ${framePoints(figure(card.figure))}; a sign at the end calls a tool: ${signs.join(', ')}.`,
+            ]
+          : [];
+      return { name, record, notes: [...notes, ...card.limitations], columns: answers };
     };
     return { ask, close };
   } catch (error) {

@@ -1,5 +1,6 @@
 /** Missing points of a series: counted, and bridged by straight lines for analyses that need every point. */
 import { DataError } from '../ground/errors.ts';
+import type { Interval } from '../ground/types.ts';
 
 export interface Bridged {
   /** Without missing points [N]; the very array that was given where none is missing. Not to be written to. */
@@ -50,4 +51,17 @@ export function bridge(values: Float64Array): Bridged {
     start = end;
   }
   return { values: filled, missing, gaps, longest };
+}
+
+/** Cuts missing samples (NaN) off both ends; null if less than half of the interval is known. */
+export function knownPart([start, end]: Interval, values: Float64Array): Interval | null {
+  let known = 0;
+  let [from, to] = [end, start];
+  for (let t = start; t < end; t++) {
+    if (Number.isNaN(values[t]!)) continue;
+    known++;
+    from = Math.min(from, t);
+    to = t + 1;
+  }
+  return known === 0 || 2 * known < end - start ? null : [from, to];
 }

@@ -3,7 +3,13 @@ import { torchPolicy } from '../../src/answer/local.ts';
 import type { Detection } from '../../src/detect/finding.ts';
 import { say } from '../../src/detect/sentence.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { askColumn, type ColumnAnswers, classOf, tame } from '../../src/explain/policy-answers.ts';
+import {
+  askColumn,
+  type ColumnAnswers,
+  classOf,
+  inspectColumn,
+  tame,
+} from '../../src/explain/policy-answers.ts';
 import { shownAnswers } from '../../src/explain/policy-words.ts';
 import { policyReader, type Reader } from '../../src/explain/reader.ts';
 import { MOST_WINDOWS } from '../../src/explain/windows.ts';
@@ -471,4 +477,55 @@ describe('policyReader', () => {
     expect(drawn.map((texts) => texts.length)).toEqual([3, 3, 3]);
     expect(new Set(drawn.flat()).size).toBeGreaterThan(1);
   });
+});
+
+describe('an inspection', () => {
+  const turn = (window: readonly [number, number], response: string, standing: string) => ({
+    ...{ window, picture: null, response, problem: null, standing },
+  });
+  const traced = (departures: string, intervals: string): string =>
+    `<think>pattern wave; scan ..o..; ${departures}</think><answer>${intervals}</answer><class>trend</class>`;
+
+  test('describes each interval as the answer that joins its turns does, not as the last turn', async () => {
+    const first = traced('level shift up 3 sd', '[[40, 60]]');
+    const joined = traced('level shift up 3 sd; spike 9 sd', '[[40, 60], [80, 81]]');
+    const look = traced('spike 9 sd; flat line 2 sd', '[[10, 11], [30, 40]]');
+    const play = async () => ({
+      turns: [turn([0, 100], first, first), turn([75, 100], look, joined)],
+      answer: joined,
+    });
+    const { claims, intervals, answers } = await inspectColumn({ name: 'value', values: wave(100) }, play);
+    expect(intervals).toEqual([
+      [40, 60],
+      [80, 81],
+    ]);
+    expect(claims).toEqual([
+      { class: 'trend', kind: 'level shift', direction: 'up', size: 3 },
+      { class: 'trend', kind: 'spike', direction: null, size: 9 },
+    ]);
+    expect(answers.map((answer) => answer.intervals)).toEqual([[[40, 60]], intervals]);
+  });
+
+  test('marks nothing in a gap, and the known part of an interval that reaches into one', async () => {
+    const values = wave(100);
+    values.fill(Number.NaN, 20, 40);
+    const answer = traced('changed shape 2 sd; spike 4 sd', '[[19, 35], [36, 60]]');
+    const play = async () => ({ turns: [turn([0, 100], answer, answer)], answer });
+    const { claims, intervals, statement } = await inspectColumn({ name: 'value', values }, play);
+    expect(intervals).toEqual([[40, 60]]);
+    expect(claims).toEqual([{ class: 'trend', kind: 'spike', direction: null, size: 4 }]);
+    expect(statement).toContain('one interval');
+  });
+});
+
+test('a policy without scales marks nothing in a gap either', async () => {
+  const values = wave(300, [[20, 30]]);
+  values.fill(Number.NaN, 100, 200);
+  const isLine = ([a, b, c]: Float64Array): boolean => Math.abs(a! - 2 * b! + c!) < 1e-9;
+  const reader = fake((window) => (isLine(window) ? reply('[[0, 100]]', 'shapelet') : threshold(window)), {
+    length: null,
+  });
+  const { answers, intervals } = await askColumn(column(values), reader, { window: 100, overlap: 0 });
+  expect(answers[1]!.intervals).toEqual([[100, 200]]);
+  expect(intervals).toEqual([[20, 30]]);
 });
