@@ -333,7 +333,8 @@ export async function inspectColumn(
   );
   const intervals = marked.map(({ interval }) => interval);
   const judged = {
-    ...{ status: 'answers' as const, doubtful: 0, limit: MOST_DOUBTFUL, signals: [], answers },
+    status: final.intervals === null ? ('abstains' as const) : ('answers' as const),
+    ...{ doubtful: 0, limit: MOST_DOUBTFUL, signals: [], answers },
     class: intervals.length > 0 ? final.class : null,
   };
   return {

@@ -147,6 +147,8 @@ export function policyStatement(answered: Answered): string {
     .sort((a, b) => b.by.length - a.by.length)
     .map(({ signal, by }) => `${grouped(by.length)} ${WRONG[signal.name](signal, by, by.length === 1)}`)
     .join('; ');
+  if (status === 'abstains' && signals.length === 0)
+    return 'Abstains: it ended without an answer that can be read.';
   if (status === 'abstains') {
     const bad = group.filter(isDoubtful).length;
     const which =

@@ -250,8 +250,8 @@ export type PolicySignal = z.infer<typeof SIGNAL>;
 const POLICY_COLUMN = z.strictObject({
   column: z.string(),
   /**
-   * `abstains`: too many answers are doubtful, so none counts; `not asked`: all values are equal; `too short`: fewer samples than a fifth of
-   * the length that the policy was trained on.
+   * `abstains`: too many answers are doubtful, so none counts, or an inspection ended without an answer that can be read; `not asked`: all
+   * values are equal; `too short`: fewer samples than a fifth of the length that the policy was trained on.
    */
   status: z.enum(['answers', 'abstains', 'not asked', 'too short']),
   /** Sentence: the answer, or the reason for none. */

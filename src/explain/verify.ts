@@ -794,7 +794,7 @@ class Verification {
       );
     }
     let policyAlone = 0;
-    for (const { column, intervals, answers, status, doubtful, statement } of policy?.columns ?? []) {
+    for (const { column, intervals, answers, status, doubtful, statement, window } of policy?.columns ?? []) {
       const at = `policy: ${column}`;
       const opening = {
         answers: `Marks ${['nothing', 'one interval'][intervals.length] ?? `${intervals.length} intervals`}`,
@@ -821,7 +821,9 @@ class Verification {
             answer.class === interval.class &&
             answer.doubts.length === 0 &&
             (answer.intervals ?? []).some(([start, end]) => overlap({ start, end }, interval)) &&
-            (kind === null || answer.response.includes(clause)),
+            (kind === null ||
+              // Turns of an inspection: the last has all intervals, and each names the departures of its own window.
+              (window === null ? answers : [answer]).some(({ response }) => response.includes(clause))),
         );
         // `interval.finding` may stand for a finding that this report, of selected findings, does not list.
         const overlapped = findings.some(

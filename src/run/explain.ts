@@ -177,7 +177,8 @@ async function openInspector(request: PolicyRequest): ReturnType<typeof openAske
           failure = response.failure;
         },
       );
-      if (failure !== undefined) throw new EndpointError(`${reference}: ${failure}`);
+      if (failure !== undefined)
+        throw new EndpointError(`${reference}: ${failure}; for a page of the detector alone: --policy none`);
       const { turns, answer } = episode!;
       return {
         answer,

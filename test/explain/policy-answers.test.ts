@@ -516,6 +516,14 @@ describe('an inspection', () => {
     expect(claims).toEqual([{ class: 'trend', kind: 'spike', direction: null, size: 4 }]);
     expect(statement).toContain('one interval');
   });
+
+  test('abstains where the episode ends without an answer that can be read', async () => {
+    const play = async () => ({ turns: [turn([0, 100], '<tool>zoom', '')], answer: '' });
+    const { status, statement, intervals } = await inspectColumn({ name: 'value', values: wave(100) }, play);
+    expect(status).toBe('abstains');
+    expect(statement).toBe('Abstains: it ended without an answer that can be read.');
+    expect(intervals).toEqual([]);
+  });
 });
 
 test('a policy without scales marks nothing in a gap either', async () => {

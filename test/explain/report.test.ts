@@ -715,6 +715,30 @@ describe('what a policy says in a report', () => {
     expect(wrong(({ policy }) => (policy!.columns[0]!.status = 'abstains'))).toThrow(ReportMismatch);
   });
 
+  test('takes the claims of an inspection from the turn that named them', () => {
+    const [first] = opinion().columns[0]!.answers;
+    const both: [number, number][] = [
+      [480, 500],
+      [900, 910],
+    ];
+    const last = {
+      ...first!,
+      start: 720,
+      class: 'point',
+      intervals: both,
+      response: '<think>spike 9 sd</think>',
+    };
+    const claims = [
+      { class: 'point', kind: 'level shift', direction: 'up', size: 4 },
+      { class: 'point', kind: 'spike', direction: null, size: 9 },
+    ] as const;
+    const report = buildReport(source, opinion({ window: null, answers: [first!, last], claims }));
+    expect(report.policy!.columns[0]!.intervals).toMatchObject(claims);
+    verify(report, source);
+    report.policy!.columns[0]!.intervals[0]!.size = 5;
+    expect(() => verify(report, source)).toThrow(/claim supported by an answer/);
+  });
+
   test('stays in a report of some of the findings, and knows of the others', () => {
     const report = selectFindings(buildReport(source, opinion()), ({ rank }) => rank > 1);
     verify(report, source);
