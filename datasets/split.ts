@@ -32,7 +32,7 @@ export function checkAddress(seed: number, index: number, length: number, minimu
   }
   if (!Number.isSafeInteger(length) || length < minimum || length > MAXIMUM_LENGTH) {
     throw new ConfigError(
-      `length: got ${length}, expected an integer of at least ${minimum} and at most ${MAXIMUM_LENGTH}; set --length or data.length`,
+      `length: got ${length}, expected an integer of at least ${minimum} and at most ${MAXIMUM_LENGTH}; set --length, data.length or inspect.lengths`,
     );
   }
 }

@@ -85,12 +85,16 @@ export class CodeInspection extends Inspection {
     return sandbox;
   }
 
-  /** Adds the variable `answer` to a response without intervals. */
+  /** Adds the variable `answer` to a response without intervals: ahead of its class, as the format has it. */
   #withVariable({ seen }: InspectionState, response: string): string {
     if (seen.length === 0 || /<answer>/iu.test(response)) return response;
     const sandbox = this.#take(seen);
     const value = sandbox.read('answer');
     this.#sandboxes.set(JSON.stringify(seen), sandbox);
-    return value === undefined ? response : `${response}<answer>${JSON.stringify(value)}</answer>`;
+    const end = response.search(/<class>[^<]*<\/class>\s*$/iu);
+    const at = end < 0 ? response.length : end;
+    return value === undefined
+      ? response
+      : `${response.slice(0, at)}<answer>${JSON.stringify(value)}</answer>${response.slice(at)}`;
   }
 }

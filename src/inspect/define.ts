@@ -32,7 +32,7 @@ export interface ToolDefinition {
   readonly name: string;
   /** Sentence about its result; part of the prompt of large policies. */
   readonly summary: string;
-  /** Call with its words. Default: the name. */
+  /** Call as the policy writes it: the name, then words such as WIDTH. Default: the name. */
   readonly usage?: string;
   /** Time limit of a call in seconds. Default: 10. */
   readonly timeLimit?: number;
@@ -70,7 +70,11 @@ export function defineTool(definition: ToolDefinition): ToolDefinition {
     fail(`name: got ${show(name)}, expected a word of lower-case letters`);
   }
   if (typeof summary !== 'string' || summary.trim() === '') fail('summary: expected a sentence');
-  if (usage !== undefined && typeof usage !== 'string') fail('usage: expected a text');
+  const isCall = (text: string): boolean =>
+    text === name || (text.startsWith(`${name} `) && !/[<>\n]/u.test(text));
+  if (usage !== undefined && !(typeof usage === 'string' && isCall(usage))) {
+    fail(`usage: got ${show(usage)}, expected its name and words, as in ${name} WIDTH`);
+  }
   if (timeLimit !== undefined && !(timeLimit > 0 && timeLimit <= 3600)) {
     fail(`timeLimit: got ${show(timeLimit)}, expected seconds, above 0 and at most an hour`);
   }
@@ -91,16 +95,17 @@ function checkedOutcome(outcome: unknown): { readonly text?: string; readonly li
   if (typeof outcome === 'string') return checkedOutcome({ text: outcome });
   const { text, line } = (outcome ?? {}) as { readonly text?: unknown; readonly line?: unknown };
   if (text === undefined && line === undefined) refuse('returned neither text nor line');
-  if (text !== undefined && typeof text !== 'string') refuse('returned a text that is none');
+  if (text !== undefined && typeof text !== 'string') refuse('returned a text that is not a string');
   if ((text as string | undefined)?.includes('<') === true) refuse('returned a text with a tag');
   if (((text as string | undefined)?.length ?? 0) > MOST_TEXT)
     refuse(`returned more than ${MOST_TEXT} characters`);
   if (line === undefined) return { text: text as string };
-  if (!Array.isArray(line) && !(line instanceof Float64Array)) refuse('returned a line that is none');
+  if (!Array.isArray(line) && !(line instanceof Float64Array))
+    refuse('returned a line that is not an array of numbers');
   const points = line as ArrayLike<number>;
   if (points.length < 2 || points.length > MOST_POINTS) refuse(`returned a line of ${points.length} points`);
   const numbers = Float64Array.from(points);
-  if (!numbers.every(Number.isFinite)) refuse('returned a line with a value that is no number');
+  if (!numbers.every(Number.isFinite)) refuse('returned a line with a value that is not a finite number');
   return { ...(text === undefined ? {} : { text: text as string }), line: numbers };
 }
 

@@ -150,11 +150,14 @@ export function completionsOf(
   }));
 }
 
-/** Writes the turns of an episode, one line each, behind the notes of its score. */
+/** Writes the turns of an episode, one line each, behind the notes of its score; a failed step with its reason. */
 const transcriptOf = ({ turns }: NonNullable<RolloutGroup['episodes']>[number], notes = ''): string =>
   [
     ...(notes === '' ? [] : [notes]),
-    ...turns.map(({ instruction, response }) => `${instruction} → ${response}`),
+    ...turns.map(
+      ({ instruction, response, problem }, i) =>
+        `Turn ${i + 1}: ${instruction} → ${response}${problem === null ? '' : ` (failed: ${problem})`}`,
+    ),
   ].join('\n');
 
 /** Returns the rewards of the responses that have one. */

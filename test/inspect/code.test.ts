@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { wild } from '../../datasets/generators/wild/wild.ts';
 import { CodeInspection } from '../../src/inspect/code.ts';
 import { type InspectionState, stateKey, type Transition } from '../../src/inspect/environment.ts';
+import { parseAnswer } from '../../src/tasks/anomaly.ts';
 
 const N = 2000;
 const example = wild(7, 'train', 3, N);
@@ -49,6 +50,11 @@ describe('inspection by code', () => {
     const inspection = open();
     const { state } = await play(inspection, [block('var answer = [[30, 40]]'), 'It is in answer.']);
     expect(state.answer).toContain('[[30,40]]');
+    const answered = '<think>It is in answer.</think><class>trend</class>';
+    const named = await play(inspection, [block('var answer = [[30, 40]]'), answered]);
+    expect(parseAnswer(named.state.answer!, N)).toMatchObject({
+      ...{ intervals: [[30, 40]], class: 'trend', wellFormed: true, problem: null },
+    });
     const without = await play(inspection, [block('var other = 1'), 'Nothing.']);
     expect(without.state.answer).toBe('Nothing.');
   });

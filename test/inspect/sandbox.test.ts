@@ -287,6 +287,14 @@ describe('an attack', () => {
     expect(sandbox.read('kept')).toBe(problem.endsWith('undone') ? 7 : 8);
   });
 
+  test('that prints without end is stopped by its steps, long before its time', () => {
+    const sandbox = new Sandbox(SERIES, [], { ...FEW, seconds: 5, steps: 1e8 });
+    expect(run('for (;;) print(1)', sandbox)).toContain('too many steps');
+    expect(run('for (let i = 0; i < 3000; i++) print(1)', sandbox)).toBe(
+      'it printed 6000 characters, more than 5000: print less',
+    );
+  });
+
   test('ends at the same place every time', () => {
     const [one, other] = [box(), box()];
     for (const sandbox of [one, other]) expect(run('var n = 0; for (;;) n++', sandbox)).toContain('steps');

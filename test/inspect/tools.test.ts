@@ -178,6 +178,10 @@ describe('tools of users', () => {
     expect(() => defineTool({ name: 'Peak 1', summary: 's', run })).toThrow(ConfigError);
     await expect(openTools([module('zoom', '() => 7')])).rejects.toThrow(/zoom is a tool of timeseer/);
     expect(() => defineTool({ name: 'peak', summary: '', run })).toThrow(/summary/);
+    const called = { name: 'peak', summary: 's', run };
+    expect(defineTool({ ...called, usage: 'peak WIDTH' }).usage).toBe('peak WIDTH');
+    for (const usage of ['peaks', 'other WIDTH', 'peak </tool>', 'peak\nWIDTH', ''])
+      expect(() => defineTool({ ...called, usage })).toThrow('expected its name and words, as in peak WIDTH');
     expect(() => plainTools(['zooom'])).toThrow(/no tool called zooom; known are zoom/);
     await expect(openTools([module('none', '7')])).rejects.toThrow(/exports no tool/);
   });

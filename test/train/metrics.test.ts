@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { DataError } from '../../src/ground/errors.ts';
 import { WriteError } from '../../src/ground/files.ts';
-import { RunLog, readLog } from '../../src/train/metrics.ts';
+import { completionsOf, RunLog, readLog } from '../../src/train/metrics.ts';
+import type { RolloutGroup } from '../../src/train/rollout.ts';
 import { MetricsLog } from '../../src/train/tensorboard.ts';
 
 let directory = '';
@@ -105,4 +106,26 @@ describe('RunLog', () => {
     expect(() => log.append({ step: 2 })).toThrow(WriteError);
     expect(() => new RunLog(file)).toThrow(WriteError);
   });
+});
+
+test('the notes of an episode number its turns, and say why a step failed', () => {
+  const turns = [
+    { instruction: 'Find the anomalies.', response: '+9 9', problem: 'no such window' },
+    { instruction: 'failed: no such window; 1 left', response: 'none', problem: null },
+  ];
+  const group = {
+    ...{ example: { id: 'wild/0' }, responses: [{ text: 'none' }], scores: [null] },
+    episodes: [{ turns }],
+  } as unknown as RolloutGroup;
+  const zero = [0];
+  const [completion] = completionsOf(
+    1,
+    0,
+    group,
+    { advantage: zero, main: zero, orthogonal: zero },
+    undefined,
+  );
+  expect(completion!.notes).toBe(
+    'Turn 1: Find the anomalies. → +9 9 (failed: no such window)\nTurn 2: failed: no such window; 1 left → none',
+  );
 });
