@@ -151,18 +151,18 @@ const OPTIONS = {
       'Also ask for advice after the class, for tasks with gold advice. Always on for a policy trained to give it',
     ),
     inspect: flag(
-      'Let the policy look closer over several turns (zoom, next, compare, spectrum, stats) before it answers; for anomalies in one channel. Always on for a policy trained to',
+      'Let the policy look closer over several turns (zoom, next, compare, spectrum, stats) before it answers; for tasks about anomalies in one channel. A policy trained for it does so without this flag',
     ),
     runtime: choice(
       ['tools', 'code'],
-      'With --inspect: tools, or JavaScript that the policy writes, in a sandbox without network and files (large policies). Default: tools',
+      'With --inspect, for large policies. tools: the policy calls tools; code: it writes JavaScript, which runs in a sandbox without network and files. Default: tools',
     ),
     history: choice(
       ['turns', 'optical'],
-      'With --inspect: earlier turns as they were, or as one picture that the policy chooses to compress (AgentOCR; large policies). Default: turns',
+      'With --inspect, for large policies. turns: the prompt repeats the earlier turns; optical: it has one picture of their text, which the policy may compress (AgentOCR). Default: turns',
     ),
     tour: number(
-      'Show a small policy all windows of N levels as well (1: 3 halves, 2: also 7 quarters, each with half overlap; 1 to 6), and take the closest answer about each place: a baseline for policies that inspect',
+      'A baseline for --inspect: show a small policy the whole series, then every window of N levels, 1 to 6 (1: 3 halves; 2: also 7 quarters; neighbours overlap by half). The closest answer about each place counts',
     ),
     judge: text('Judge of the advice: rules (offline, lenient), openai:MODEL@URL, or none. Default: rules'),
   }),

@@ -40,7 +40,7 @@ const OPTIONS = {
   ...DETECT_OPTIONS,
   out: text('Output path (default: ./<file name>[.<column>].explain); .html and .json are written'),
   policy: text(
-    'Policy whose answers are shown next to the findings: small or inspect (which ship with timeseer), a run or policy directory, or none (default: small; with --inspect: inspect)',
+    'Policy whose answers are shown next to the findings: small or inspect (which ship with timeseer), a run or policy directory, with --inspect also openai:MODEL@URL, or none (default: small; with --inspect: inspect)',
   ),
   ...ENGINE_OPTIONS,
   window: number(
@@ -50,7 +50,7 @@ const OPTIONS = {
     'Overlap of neighbouring windows of the policy, as a share of the window: 0 to 0.9 (default: 0.5)',
   ),
   inspect: flag(
-    'Let the policy look closer over several turns; the page shows where it looked (default policy: inspect). Policies trained to always do; also for Qwen2.5-VL checkpoints and openai:MODEL@URL',
+    'Let the policy look closer over several turns; the page shows where it looked. Default policy: inspect. Qwen2.5-VL checkpoints and openai:MODEL@URL can look closer too; a policy trained for it does so without this flag',
   ),
   json: flag('Print the report as JSON'),
 };

@@ -632,14 +632,14 @@ const inspect = z
     turns: count(0, 32)
       .default(0)
       .describe(
-        'Most responses of an episode, the answer included; 1: the whole series in a single picture; 0: no inspection, one response to the series as it is. For anomalies in one channel.',
+        'Maximum responses of an episode, the answer included; 1: one answer to one picture of the whole series; 0: no inspection. For anomalies in one channel.',
       ),
     tools: z
       .array(word)
       .readonly()
       .default(['zoom', 'next', 'compare', 'spectrum', 'stats'])
       .describe(
-        'Tools: zoom, next, compare, spectrum, stats, or modules made with defineTool. Scripted paths call those of timeseer alone; those of users are called by the policy, in reinforcement and evaluation.',
+        'Tools: zoom, next, compare, spectrum, stats, or modules made with defineTool. Scripted paths call built-in tools only; the policy may call tools of modules in reinforcement and evaluation.',
       ),
     lengths: z
       .array(count(100, LONGEST_SERIES))
@@ -647,16 +647,16 @@ const inspect = z
       .readonly()
       .nullable()
       .default(null)
-      .describe('Points of the generated series in training, drawn evenly. Null: data.length.'),
+      .describe('Lengths of the generated training series, each equally likely. Null: data.length.'),
     detours: ratio
       .default(0.5)
       .describe(
-        'Share of the scripted paths that look at what stands out though nothing is to be found there.',
+        'Probability that a scripted path looks at windows that stand out although the series has nothing that needs a closer look.',
       ),
     calls: ratio
       .default(0.1)
       .describe(
-        'Share of the windows in which a scripted path calls a further tool: one of compare, spectrum and stats in inspect.tools; none where it has none of them.',
+        'Probability that a scripted path calls one more tool in a window: compare, spectrum or stats, as far as inspect.tools lists them.',
       ),
     penalty: nonNegative
       .max(1e6)
@@ -664,23 +664,23 @@ const inspect = z
       .describe('Cost of a failed step, such as an unknown tool or a window outside the series.'),
     success: ratio
       .default(0.8)
-      .describe('Reward from which an episode is a success (graphgpo, and the reward of compression).'),
+      .describe('Minimum reward of a successful episode (for graphgpo and the reward of compression).'),
     runtime: z
       .enum(['tools', 'code'])
       .default('tools')
       .describe(
-        'Tools, or JavaScript that the policy writes, in a sandbox without network and files (CaveAgent). Code is for large policies.',
+        'Actions of the policy. tools: it calls tools; code (large policies): it writes JavaScript, which runs in a sandbox without network and files (CaveAgent).',
       ),
     history: z
       .enum(['turns', 'optical'])
       .default('turns')
       .describe(
-        'Earlier turns as they were, or as one picture that the policy is rewarded for compressing (AgentOCR). Pictures of text are for large policies.',
+        'Form of the earlier turns in the prompt. turns: as they were; optical (large policies): one picture of their text, which the policy is rewarded for compressing (AgentOCR).',
       ),
     tour: count(0, 6)
       .default(0)
       .describe(
-        'Levels of windows that a small policy is shown one after the other without calling for them, in evaluation: 2 shows 3 halves and 7 quarters, each with half overlap.',
+        'Levels of windows that evaluation shows a small policy, one window after the other, without a call: 2 shows 3 halves and 7 quarters; neighbours overlap by half.',
       ),
   })
   .readonly();
