@@ -4,6 +4,7 @@
  */
 
 import { DataError } from '../src/ground/errors.ts';
+import { getOrMake } from '../src/ground/maps.ts';
 import { mean, sum } from '../src/ground/numbers.ts';
 import type { Estimate, EvalRecord, Gold, ReasoningCheck } from '../src/ground/types.ts';
 import {
@@ -104,11 +105,7 @@ function groupedBy(
   order: readonly string[],
 ): [key: string, group: AnsweredSeries[]][] {
   const groups = new Map<string, AnsweredSeries[]>(order.map((key) => [key, []]));
-  for (const each of series) {
-    const key = keyOf(each);
-    groups.set(key, groups.get(key) ?? []);
-    groups.get(key)!.push(each);
-  }
+  for (const each of series) getOrMake(groups, keyOf(each), () => []).push(each);
   return [...groups].filter(([, group]) => group.length > 0);
 }
 
@@ -401,9 +398,7 @@ export function answeredSeries(
 ): AnsweredSeries[] {
   const groups = new Map<string, EvalRecord[]>();
   for (const record of records) {
-    if (record.failure !== undefined) continue;
-    groups.set(record.seriesId, groups.get(record.seriesId) ?? []);
-    groups.get(record.seriesId)!.push(record);
+    if (record.failure === undefined) getOrMake(groups, record.seriesId, () => []).push(record);
   }
   if (groups.size === 0) {
     throw new DataError(

@@ -13,6 +13,7 @@
 import { closest, DataError } from '../src/ground/errors.ts';
 import { readJsonValues } from '../src/ground/json-files.ts';
 import { isObject, type Place, show } from '../src/ground/json-record.ts';
+import { getOrMake } from '../src/ground/maps.ts';
 import {
   ANOMALY_CLASSES,
   type AnomalyGold,
@@ -446,8 +447,7 @@ export function readPredictions({
       ...spent(fields),
       ...(Object.keys(measures).length === 0 ? {} : { measures }),
     };
-    byId.set(id, byId.get(id) ?? []);
-    byId.get(id)!.push(record);
+    getOrMake(byId, id, () => []).push(record);
   }
   if (byId.size === 0) throw new DataError('holds no prediction', { file: pred });
   const missing = [...golds.keys()].filter((id) => !byId.has(id));

@@ -2,6 +2,7 @@
 
 import { ConfigError, RewardError, RewardTimeoutError } from '../src/ground/errors.ts';
 import { checkKeys, show } from '../src/ground/json-record.ts';
+import { getOrMake } from '../src/ground/maps.ts';
 import { type ModuleAdapter, ModuleHost } from '../src/ground/module-host.ts';
 import type { Example, Gold, ParsedAnswer, Score } from '../src/ground/types.ts';
 import { checkName, NAME, readExport, thrownText } from '../src/ground/user-code.ts';
@@ -360,9 +361,7 @@ export class RewardHost {
     this.#queue = [];
     const places = new Map<Example, number>();
     const responses = waiting.map(({ request: { example, text, answer } }) => {
-      const place = places.get(example) ?? places.size;
-      places.set(example, place);
-      return { example: place, text, answer };
+      return { example: getOrMake(places, example, () => places.size), text, answer };
     });
     let last: string | null = null;
     const onPart = (where: string): void => {

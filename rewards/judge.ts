@@ -16,6 +16,7 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { ChatEndpoint } from '../src/endpoint/chat.ts';
 import { TimeseerError } from '../src/ground/errors.ts';
+import { getOrMake } from '../src/ground/maps.ts';
 import type { Example } from '../src/ground/types.ts';
 import { bridge } from '../src/series/missing.ts';
 import { moments, summarise } from '../src/series/stats.ts';
@@ -298,9 +299,7 @@ export function endpointJudge(endpoint: ChatEndpoint, { seconds }: JudgeLimits =
       const judged = new Map<string, Promise<Judgement>>();
       const once = (extension: Extension): Promise<Judgement> => {
         const key = JSON.stringify(judgeMessages(extension));
-        const judgement = judged.get(key) ?? judgeOne(extension, stop.signal);
-        judged.set(key, judgement);
-        return judgement;
+        return getOrMake(judged, key, () => judgeOne(extension, stop.signal));
       };
       try {
         return await Promise.all(

@@ -221,9 +221,7 @@ class Scorer {
   }
 
   scores(values: Float64Array, signal: AbortSignal | undefined): Promise<Float64Array> {
-    const scores = this.#known.get(values) ?? this.#score(values, signal);
-    this.#known.set(values, scores);
-    return scores;
+    return getOrMake(this.#known, values, () => this.#score(values, signal));
   }
 
   async #score(values: Float64Array, signal: AbortSignal | undefined): Promise<Float64Array> {

@@ -10,6 +10,7 @@ import {
   pngPart,
 } from '../endpoint/chat.ts';
 import { isObject } from '../ground/json-record.ts';
+import { getOrMake } from '../ground/maps.ts';
 import type { Picture } from '../ground/types.ts';
 import { encodePngAside } from '../plot/png.ts';
 import type { Answerer, Prompt, PromptTool } from './answerer.ts';
@@ -19,9 +20,7 @@ import { answerEach, responseSeed } from './each.ts';
 const encoded = new WeakMap<Picture, Promise<ChatPart>>();
 
 function picturePart(picture: Picture): Promise<ChatPart> {
-  const part = encoded.get(picture) ?? encodePngAside(picture).then(pngPart);
-  encoded.set(picture, part);
-  return part;
+  return getOrMake(encoded, picture, () => encodePngAside(picture).then(pngPart));
 }
 
 const STARTED_AGAIN =

@@ -10,6 +10,7 @@ import { openTorch } from '../engine/torch/torch.ts';
 import { CheckpointError, ConfigError, EngineError } from '../ground/errors.ts';
 import { cores } from '../ground/machine.ts';
 import { MANIFEST_FILE } from '../ground/manifest.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { packageVersion } from '../ground/paths.ts';
 import { say } from '../ground/terminal.ts';
 import type { OnnxPolicy } from '../onnx/policy.ts';
@@ -282,9 +283,7 @@ export async function answerLocally(
     const streams = new Map<string, TextStreamer>();
     const streamOf = ({ prompt, sample }: RowPlace): TextStreamer => {
       const name = `${prompt} ${sample}`;
-      const stream = streams.get(name) ?? new TextStreamer(policy.prompting.tokenizer);
-      streams.set(name, stream);
-      return stream;
+      return getOrMake(streams, name, () => new TextStreamer(policy.prompting.tokenizer));
     };
     const tell = ({ prompt, sample }: RowPlace, text: string): void => {
       if (text !== '') onText?.(text, { key: batch[prompt]!.key, sample });

@@ -3,6 +3,7 @@
  * protobufjs, by the field numbers of `onnx.proto3` (ONNX 1.17, IR version 9).
  */
 import protobuf from 'protobufjs';
+import { getOrMake } from '../ground/maps.ts';
 
 /** A weight of the graph: its name there, and the stored tensor that it is, as it lies. */
 interface GraphWeight {
@@ -102,12 +103,11 @@ export class GraphBuilder {
   #constant(type: DataType, shape: readonly number[], values: ArrayBufferView): string {
     const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
     const key = `${type} ${shape.join()} ${Buffer.from(bytes).toString('base64')}`;
-    const known = this.#known.get(key);
-    if (known !== undefined) return known;
-    const name = `constant_${this.constants.length}`;
-    this.constants.push({ name, type, shape, bytes: bytes.slice() });
-    this.#known.set(key, name);
-    return name;
+    return getOrMake(this.#known, key, () => {
+      const name = `constant_${this.constants.length}`;
+      this.constants.push({ name, type, shape, bytes: bytes.slice() });
+      return name;
+    });
   }
 
   /** Integers: [n]. */

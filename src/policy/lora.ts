@@ -12,6 +12,7 @@ import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
 import { writeJson } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { Random } from '../ground/random.ts';
 import { Keys, readObject } from './json-file.ts';
 import {
@@ -207,9 +208,8 @@ export function openAdapter(engine: Engine, dims: Dims, adapter: Adapter, tuned:
       weight: byName.get(`${owner}.${target}.up`) ?? null,
       size,
     }));
-    const beside = paths.get(owner) ?? {};
+    const beside = getOrMake(paths, owner, (): Partial<Record<Product, SidePath>> => ({}));
     beside[product] = { down, up, rank, scale: scaleOf(options) };
-    paths.set(owner, beside);
   }
   return { paths, tensors, trainable: { flat, parameters: layout.parameters, leaves: tensors } };
 }

@@ -7,6 +7,7 @@ import { seenPicture } from '../../eval/report-examples.ts';
 import type { RunDirectory } from '../../eval/run-directory.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
+import { getOrMake } from '../ground/maps.ts';
 import type { Html } from '../html/html.ts';
 import { advantageLabel } from '../recipe/recipe.ts';
 import { CARD_FILE } from '../tasks/card.ts';
@@ -82,9 +83,7 @@ export class CompletionsPage {
   /** Adds the responses of some steps, in order. */
   add(completions: readonly Completion[]): void {
     for (const completion of completions) {
-      const known = this.#completions.get(completion.step);
-      if (known === undefined) this.#completions.set(completion.step, [completion]);
-      else known.push(completion);
+      getOrMake(this.#completions, completion.step, () => []).push(completion);
     }
     const last = Math.max(0, ...this.#completions.keys());
     for (const step of this.#completions.keys()) {

@@ -2,6 +2,7 @@
 import type { DataFacts } from '../../datasets/source.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { checkWhole } from '../ground/json-record.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { Random } from '../ground/random.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import { isModuleSpecifier } from '../ground/user-module.ts';
@@ -132,9 +133,7 @@ export function episodesOf(card: InspectingCard, parts: EpisodeParts): Episodes 
       : {}),
     ...(history === undefined ? {} : { history }),
     open(example) {
-      const inspection = opened.get(example) ?? inspectionOf(card, example, parts.question(example), tools);
-      opened.set(example, inspection);
-      return inspection;
+      return getOrMake(opened, example, () => inspectionOf(card, example, parts.question(example), tools));
     },
   };
 }

@@ -37,6 +37,7 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import { SCAN } from '../expcot/nano.ts';
 import { resample } from '../explain/windows.ts';
 import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { plural } from '../ground/numbers.ts';
 import { Random } from '../ground/random.ts';
 import type { Example } from '../ground/types.ts';
@@ -336,9 +337,7 @@ function painter(preset: string, { facts, cache }: TaskParts): Task['picture'] {
   const shapes = new Map<string, Figure>();
   return ({ channels, names }) => {
     if (channels.length === 1 && plain.channels.length === 1) return renderColumns(plain, channels[0]!);
-    const key = names.join('\n');
-    const shape = shapes.get(key) ?? figure(preset, { channels: names });
-    shapes.set(key, shape);
+    const shape = getOrMake(shapes, names.join('\n'), () => figure(preset, { channels: names }));
     return isBare(shape) ? renderColumns(shape, channels) : render(shape, channels);
   };
 }
@@ -458,11 +457,8 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
    * Small policies answer in points of the length that they were taught: other series are resampled to it. Those that look closer answer in
    * points of any series, and state facts of its plot.
    */
-  const asSeen = (example: Example): Example => {
-    const seen = seenAs.get(example) ?? seenAnew(example) ?? example;
-    seenAs.set(example, seen);
-    return seen;
-  };
+  const asSeen = (example: Example): Example =>
+    getOrMake(seenAs, example, () => seenAnew(example) ?? example);
   const parse: EvalTask['parse'] = (response, example) => {
     const seen = asSeen(example);
     const own = ownQuestion(example.gold);

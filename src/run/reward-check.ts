@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { lengthOf } from '../../datasets/example.ts';
 import { type DataFacts, type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { RewardTimeoutError, TimeseerError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { meanOrNull } from '../ground/numbers.ts';
 import type { Example, Gold, Interval, Score } from '../ground/types.ts';
 import { defaultRecipe, type Recipe } from '../recipe/recipe.ts';
@@ -149,9 +150,7 @@ interface Case {
 function casesOf(examples: readonly Example[], { classes }: DataFacts): Map<string, Case> {
   const cases = new Map<string, Case>();
   const add = (name: string, kind: CaseKind, example: Example, text: string): void => {
-    const entry = cases.get(name) ?? { kind, responses: [] };
-    entry.responses.push({ example, text });
-    cases.set(name, entry);
+    getOrMake(cases, name, () => ({ kind, responses: [] })).responses.push({ example, text });
   };
   for (const example of examples) add('gold', 'gold', example, goldResponse(example.gold, THINK));
   for (const example of examples) {

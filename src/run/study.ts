@@ -35,6 +35,7 @@ import { SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/file
 import { Interrupted, withInterrupt } from '../ground/interrupt.ts';
 import { readJson } from '../ground/json-files.ts';
 import { inClaimed } from '../ground/lock.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { mean, sum } from '../ground/numbers.ts';
 import { fits } from '../ground/paths.ts';
 import { timerText } from '../ground/progress.ts';
@@ -263,11 +264,10 @@ function tokensOf(
   const sums = new Map<string, { tokens: number; entropy: number; kl: number }>();
   for (const [i, { seriesId }] of records.entries()) {
     const { tokens, logProb, reference } = likelihoods[i]!;
-    const sum = sums.get(seriesId) ?? { tokens: 0, entropy: 0, kl: 0 };
+    const sum = getOrMake(sums, seriesId, () => ({ tokens: 0, entropy: 0, kl: 0 }));
     sum.tokens += tokens;
     sum.entropy -= logProb;
     sum.kl += logProb - reference;
-    sums.set(seriesId, sum);
   }
   const all = [...sums.values()];
   return {

@@ -1,5 +1,6 @@
 /** Seasonal decomposition: classical, by moving averages, and by local regression (STL). */
 import { DataError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { requireFinite, requireOdd, requireOption, requireWhole, requireWithin } from './checks.ts';
 import { moments, quantileInPlace } from './stats.ts';
 
@@ -326,9 +327,7 @@ export class Smoother {
   }
 
   #kernelOf(h: number): Kernel {
-    const kernel = this.#kernels.get(h) ?? tricube(h);
-    this.#kernels.set(h, kernel);
-    return kernel;
+    return getOrMake(this.#kernels, h, () => tricube(h));
   }
 
   /** Sets the robustness weights [N] that multiply those of distance, until they are set again; null, as at first: none. */

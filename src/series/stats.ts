@@ -241,8 +241,8 @@ export function noiseSigma(values: Float64Array): number {
   return (GAUSSIAN_MAD * quantileInPlace(scratch, n, 0.5)) / Math.sqrt(20);
 }
 
-/** Solves A·x = b for each b in place; A [F·F] symmetric positive definite, overwritten by its Cholesky factor. */
-export function solveInPlace(a: Float64Array, size: number, targets: readonly Float64Array[]): void {
+/** Overwrites the lower triangle of a symmetric positive definite A [F·F] by its Cholesky factor. */
+export function choleskyInPlace(a: Float64Array, size: number): void {
   for (let i = 0; i < size; i++) {
     for (let j = 0; j <= i; j++) {
       let sum = a[i * size + j]!;
@@ -250,6 +250,11 @@ export function solveInPlace(a: Float64Array, size: number, targets: readonly Fl
       a[i * size + j] = i === j ? Math.sqrt(sum) : sum / a[j * size + j]!;
     }
   }
+}
+
+/** Solves A·x = b for each b in place; A [F·F] symmetric positive definite, overwritten by its Cholesky factor. */
+export function solveInPlace(a: Float64Array, size: number, targets: readonly Float64Array[]): void {
+  choleskyInPlace(a, size);
   for (const b of targets) {
     for (let i = 0; i < size; i++) {
       for (let k = 0; k < i; k++) b[i]! -= a[i * size + k]! * b[k]!;

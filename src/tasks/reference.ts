@@ -10,6 +10,8 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { writeJson } from '../ground/files.ts';
 import { readSaved } from '../ground/manifest.ts';
+import { concatenate } from '../ground/numbers.ts';
+import { choleskyInPlace } from '../series/stats.ts';
 
 export const REFERENCE_FILE = 'timeseer.reference.json';
 
@@ -86,20 +88,6 @@ function shrunkCovariance(rows: readonly Float32Array[]): { mean: Float64Array; 
   return { mean, covariance: shrunk };
 }
 
-/** Lower triangle, row by row, of the Cholesky factor of a symmetric positive definite matrix [D·D]. */
-function cholesky(matrix: Float64Array, d: number): Float64Array {
-  const factor = new Float64Array((d * (d + 1)) / 2);
-  const at = (i: number, j: number): number => (i * (i + 1)) / 2 + j;
-  for (let i = 0; i < d; i++) {
-    for (let j = 0; j <= i; j++) {
-      let sum = matrix[i * d + j]!;
-      for (let k = 0; k < j; k++) sum -= factor[at(i, k)]! * factor[at(j, k)]!;
-      factor[at(i, j)] = i === j ? Math.sqrt(sum) : sum / factor[at(j, j)]!;
-    }
-  }
-  return factor;
-}
-
 /** Builds the reference from features [N][D] of training and [M][D] of validation examples, and log-probabilities [M]. */
 export function makeReference(
   training: readonly Float32Array[],
@@ -108,11 +96,11 @@ export function makeReference(
 ): PolicyReference {
   const dimensions = training[0]!.length;
   const { mean, covariance } = shrunkCovariance(training);
-  const model = {
-    dimensions,
-    mean: Float32Array.from(mean),
-    factor: Float32Array.from(cholesky(covariance, dimensions)),
-  };
+  choleskyInPlace(covariance, dimensions);
+  const rows = Array.from({ length: dimensions }, (_, i) =>
+    Float32Array.from(covariance.subarray(i * dimensions, i * dimensions + i + 1)),
+  );
+  const model = { dimensions, mean: Float32Array.from(mean), factor: concatenate(rows) };
   const distances = validation.map((features) => distanceFrom(model, features));
   return {
     ...model,

@@ -5,6 +5,7 @@
  */
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import { type Ledger, MetaEngine } from '../engine/torch/meta.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { sum } from '../ground/numbers.ts';
 import type { Example, Picture } from '../ground/types.ts';
 import type { Inspection, InspectionState } from '../inspect/environment.ts';
@@ -151,15 +152,11 @@ class RememberingPrompting extends Prompting {
 
   override encodePrompt(text: string, pictures: readonly Picture[]): EncodedPrompt {
     const key = [...pictures.map(({ width, height }) => `${width}x${height}`), text].join(' ');
-    const prompt = this.prompts.get(key) ?? super.encodePrompt(text, pictures);
-    this.prompts.set(key, prompt);
-    return { ...prompt };
+    return { ...getOrMake(this.prompts, key, () => super.encodePrompt(text, pictures)) };
   }
 
   override encodeResponse(text: string): Int32Array {
-    const response = this.responses.get(text) ?? super.encodeResponse(text);
-    this.responses.set(text, response);
-    return response;
+    return getOrMake(this.responses, text, () => super.encodeResponse(text));
   }
 }
 

@@ -11,6 +11,7 @@
  *   ZeRO 3: as 2; parameter-shards.ts shares out the parameters too.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { shardOf, type WorkerGroup } from './worker-group.ts';
 
 /** A range of the flat buffer that is one parameter. */
@@ -265,11 +266,9 @@ export class GradientExchange {
   #stagedAt(index: number): [bucket: Tensor, at: number] {
     const at = this.#bucketOf[index]!;
     const { start, end } = this.buckets[at]!;
-    let bucket = this.#staged.get(at);
-    if (bucket === undefined) {
-      bucket = this.#engine.unscoped(() => this.#engine.zeros([end - start]));
-      this.#staged.set(at, bucket);
-    }
+    const bucket = getOrMake(this.#staged, at, () =>
+      this.#engine.unscoped(() => this.#engine.zeros([end - start])),
+    );
     return [bucket, this.#ranges[index]!.offset - start];
   }
 

@@ -8,6 +8,7 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { tensorBytes } from '../policy/weights.ts';
 import {
   type ExchangeOptions,
@@ -208,8 +209,7 @@ export class ShardedOptimizer {
         for (const { offset, rows, columns } of matrices) {
           if (offset < slice.start || offset >= slice.end) continue;
           const key = `${rows} ${columns} ${decay}`;
-          const batch = batches.get(key) ?? { rows, columns, decay, chunks: [] };
-          batches.set(key, batch);
+          const batch = getOrMake(batches, key, () => ({ rows, columns, decay, chunks: [] }));
           batch.chunks.push(chunkOf(slice, offset, rows * columns));
         }
       }

@@ -51,6 +51,7 @@
  */
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { concatenate, meanOrNull, sum } from '../ground/numbers.ts';
 import { Random } from '../ground/random.ts';
 import type { Counterfactual, Example } from '../ground/types.ts';
@@ -454,9 +455,7 @@ export async function rl(
 
   /** Finds the claims of a response, once. */
   function claimsOf(response: Sampled, example: Example): StatedClaims {
-    const kept = stated.get(response) ?? task.claims!(response.text, example);
-    stated.set(response, kept);
-    return kept;
+    return getOrMake(stated, response, () => task.claims!(response.text, example));
   }
 
   /**

@@ -1,6 +1,7 @@
 /** Rollouts: sampled responses with log-probabilities and hidden states, and their scores. */
 
 import { DataError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import type { Example, Score } from '../ground/types.ts';
 import { type AskedTurn, type PlayedEpisode, playEpisodes } from '../inspect/episode.ts';
 import { compressionReward, OpticalMemory } from '../inspect/optical.ts';
@@ -180,18 +181,15 @@ async function playGroups(
   const promptOf = (one: AskedTurn<StepSample>): EncodedPrompt | null => {
     const { picture, instruction } = one;
     const last = one.history.at(-1)?.reply;
-    const siblings = shared.get(last?.behind ?? picture) ?? new Map<string, EncodedPrompt>();
-    shared.set(last?.behind ?? picture, siblings);
+    const siblings = getOrMake(shared, last?.behind ?? picture, () => new Map<string, EncodedPrompt>());
     const key = `${last?.ids.join(' ') ?? ''} ${instruction}`;
     try {
       if (memories !== null) return pictured(one);
-      const prompt =
-        siblings.get(key) ??
-        (last === undefined
+      return getOrMake(siblings, key, () =>
+        last === undefined
           ? encoder.encode(picture, instruction)
-          : encoder.continued(last.behind, last.ids, { picture, instruction }));
-      siblings.set(key, prompt);
-      return prompt;
+          : encoder.continued(last.behind, last.ids, { picture, instruction }),
+      );
     } catch (error) {
       if (error instanceof DataError) return null;
       throw error;
@@ -261,8 +259,7 @@ export function stepsOf({ prompt, responses, episodes }: SampledGroup): PromptSt
     for (const [g, { turns }] of episodes.entries()) {
       const reply = turns[t]?.reply;
       if (reply === undefined) continue;
-      const steps = out.get(reply.behind) ?? { responses: [], at: [] };
-      out.set(reply.behind, steps);
+      const steps = getOrMake(out, reply.behind, () => ({ responses: [], at: [] }));
       steps.responses.push(reply);
       steps.at.push([g, t]);
     }

@@ -17,6 +17,7 @@
  */
 import type { Choice } from '../ground/choice.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
+import { getOrMake } from '../ground/maps.ts';
 import { mean, sum } from '../ground/numbers.ts';
 
 export interface EpisodeStep {
@@ -69,12 +70,6 @@ const ROUNDING = 1e-12;
 /** GraphGPO's value of a step into success. */
 const SUCCESS_VALUE = 10;
 
-function append<Key>(lists: Map<Key, number[]>, key: Key, value: number): void {
-  const list = lists.get(key);
-  if (list === undefined) lists.set(key, [value]);
-  else list.push(value);
-}
-
 // ---- states --------------------------------------------------------------------------------------------------------
 
 /**
@@ -85,7 +80,7 @@ export function textSimilarity(first: string, second: string): number {
   const [a, b] = [Array.from(first), Array.from(second)];
   const places = new Map<string, number[]>();
   b.forEach((letter, j) => {
-    append(places, letter, j);
+    getOrMake(places, letter, () => []).push(j);
   });
   if (b.length >= 200) {
     const limit = Math.floor(b.length / 100) + 1;
@@ -120,15 +115,12 @@ export function textSimilarity(first: string, second: string): number {
 function stateNumbers(similarity: number): (text: string) => number {
   const numbers = new Map<string, number>();
   const states: string[] = [];
-  return (text) => {
-    let number = numbers.get(text);
-    if (number === undefined) {
-      number = similarity < 1 ? states.findIndex((state) => textSimilarity(text, state) >= similarity) : -1;
-      if (number < 0) number = states.push(text) - 1;
-      numbers.set(text, number);
-    }
-    return number;
-  };
+  return (text) =>
+    getOrMake(numbers, text, () => {
+      const like =
+        similarity < 1 ? states.findIndex((state) => textSimilarity(text, state) >= similarity) : -1;
+      return like < 0 ? states.push(text) - 1 : like;
+    });
 }
 
 interface StateGraph {
@@ -145,7 +137,7 @@ function stateGraph(episodes: readonly Episode[], similarity: number): StateGrap
     steps.forEach(({ state, next }, t) => {
       const from = numberOf(state);
       if (success && t === steps.length - 1) frontier.push(from);
-      else append(before, numberOf(next), from);
+      else getOrMake(before, numberOf(next), () => []).push(from);
     });
   }
   const distances = new Map<number, number>();
@@ -190,7 +182,7 @@ function normalisedBy(
 ): number[] {
   const members = new Map<string, number[]>();
   keys.forEach((key, i) => {
-    append(members, key, i);
+    getOrMake(members, key, () => []).push(i);
   });
   const out = values.map(() => 0);
   for (const indices of members.values()) {

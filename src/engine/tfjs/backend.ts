@@ -4,6 +4,7 @@
  */
 import { createRequire } from 'node:module';
 import { EngineError, reasonOf } from '../../ground/errors.ts';
+import { getOrMake } from '../../ground/maps.ts';
 import { type Kernels, type Memory, openKernels, wasm as standard } from './kernels/kernels.ts';
 
 /** A matrix b [K, N] that multiplies others. */
@@ -159,10 +160,7 @@ function allocator(memory: Memory): Pick<Backend, 'allocate' | 'free'> {
       return pointer;
     },
     free(pointer) {
-      const size = sizes.get(pointer)!;
-      const list = idle.get(size) ?? [];
-      idle.set(size, list);
-      list.push(pointer);
+      getOrMake(idle, sizes.get(pointer)!, () => []).push(pointer);
     },
   };
 }

@@ -120,16 +120,21 @@ export function narrow(
   });
 }
 
+/** Where each of some parts of an axis begins, and where the last one ends. */
+function boundsOf(sizes: readonly number[]): number[] {
+  const bounds = [0];
+  for (const size of sizes) bounds.push(bounds.at(-1)! + size);
+  return bounds;
+}
+
 export function split(ops: Operations, tensor: Tensor, sizes: readonly number[], axis: number): TfjsTensor[] {
   const x = ops.of(tensor, 'split_with_sizes');
   return ops.run('split_with_sizes', [tensor, sizes, axis], () => {
     const { heap } = ops;
     const { shape, dtype } = x.view;
     const place = axisOf(x.view, axis);
-    if (sizes.reduce((sum, size) => sum + size, 0) !== shape[place]) {
-      throw new Error(`the sizes must sum to ${shape[place]}`);
-    }
-    const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
+    const starts = boundsOf(sizes);
+    if (starts.at(-1) !== shape[place]) throw new Error(`the sizes must sum to ${shape[place]}`);
     const views = sizes.map((size, i) => narrowed(x.view, place, starts[i]!, size));
     return ops.emit('split', [x], views, [], (gradients) => {
       const out = gradients.includes(null) ? heap.zeros(shape, dtype) : heap.make(shape, dtype);
@@ -163,14 +168,8 @@ export function concat(ops: Operations, tensors: readonly Tensor[], axis: number
     }
     const dtype = parts.reduce((widest, { view }) => wider(widest, view.dtype), first.dtype);
     const sizes = parts.map(({ view }) => view.shape[place]!);
-    const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
-    const out = heap.make(
-      first.shape.with(
-        place,
-        sizes.reduce((sum, size) => sum + size, 0),
-      ),
-      dtype,
-    );
+    const starts = boundsOf(sizes);
+    const out = heap.make(first.shape.with(place, starts.at(-1)!), dtype);
     parts.forEach(({ view }, i) => {
       heap.move(narrowed(out, place, starts[i]!, sizes[i]!), heap.cast(view, dtype));
     });

@@ -101,13 +101,8 @@ export class TfjsEngine implements Engine {
     });
   }
 
-  floats(tensor: Tensor): Float32Array {
-    return this.#read(tensor, (values) => Float32Array.from(values));
-  }
-
-  doubles(tensor: Tensor): Float64Array {
-    return this.#read(tensor, (values) => Float64Array.from(values));
-  }
+  readonly floats: Engine['floats'] = (tensor) => this.#read(tensor, (values) => Float32Array.from(values));
+  readonly doubles: Engine['doubles'] = (tensor) => this.#read(tensor, (values) => Float64Array.from(values));
 
   ints(tensor: Tensor): Int32Array {
     const { dtype } = this.#ops.of(tensor, 'ints');
@@ -129,21 +124,14 @@ export class TfjsEngine implements Engine {
     return values[0]!;
   }
 
-  scope<T>(body: () => T): T {
-    return this.#ops.arena.scope(body);
-  }
-
-  unscoped<T>(body: () => T): T {
-    return this.#ops.arena.unscoped(body);
-  }
+  readonly scope: Engine['scope'] = (body) => this.#ops.arena.scope(body);
+  readonly unscoped: Engine['unscoped'] = (body) => this.#ops.arena.unscoped(body);
 
   dispose(...tensors: readonly Tensor[]): void {
     this.#ops.arena.dispose(tensors.map((tensor) => this.#ops.of(tensor, 'dispose')));
   }
 
-  live(): number {
-    return this.#ops.arena.live;
-  }
+  readonly live: Engine['live'] = () => this.#ops.arena.live;
 
   cast(tensor: Tensor, dtype: DType): Tensor {
     const x = this.#ops.of(tensor, 'to.dtype');
@@ -156,9 +144,7 @@ export class TfjsEngine implements Engine {
     });
   }
 
-  allFinite(tensor: Tensor): boolean {
-    return arithmetic.allFinite(this.#ops, tensor);
-  }
+  readonly allFinite: Engine['allFinite'] = (tensor) => arithmetic.allFinite(this.#ops, tensor);
 
   trackMemory(): void {
     this.#tracking = true;
@@ -170,20 +156,17 @@ export class TfjsEngine implements Engine {
     return this.#tracking ? { now, peak } : null;
   }
 
-  synchronize(): void {}
+  readonly synchronize: Engine['synchronize'] = () => {};
 
   share(tensor: Tensor): number {
     const { view } = this.#ops.of(tensor, 'share');
     return this.#ops.run('share', [tensor], () => this.#ops.heap.share(view));
   }
 
-  attach(ticket: number): Tensor {
-    return this.#ops.run('attach', [ticket], () => this.#ops.adopt(this.#ops.heap.attach(ticket)));
-  }
-
-  unshare(ticket: number): void {
+  readonly attach: Engine['attach'] = (ticket) =>
+    this.#ops.run('attach', [ticket], () => this.#ops.adopt(this.#ops.heap.attach(ticket)));
+  readonly unshare: Engine['unshare'] = (ticket) =>
     this.#ops.run('unshare', [ticket], () => this.#ops.heap.unshare(ticket));
-  }
 
   // ---- autograd --------------------------------------------------------------------------------------
 
@@ -197,9 +180,7 @@ export class TfjsEngine implements Engine {
     });
   }
 
-  detach(tensor: Tensor): Tensor {
-    return this.#ops.adopt(this.#ops.of(tensor, 'detach').view);
-  }
+  readonly detach: Engine['detach'] = (tensor) => this.#ops.adopt(this.#ops.of(tensor, 'detach').view);
 
   noGrad<T>(body: () => T): T {
     const { tape } = this.#ops;
