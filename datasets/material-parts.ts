@@ -2,14 +2,15 @@
  * Materials that several machines with a shared disk compose in parts. `OUT.parts/3-of-16` holds those of every sixteenth example, one line each,
  * and `part.json` with a key of the choice of examples, the options and the version of the program: a part is used for nothing else.
  */
-import { createHash, randomUUID } from 'node:crypto';
-import { existsSync, readdirSync, rmdirSync, rmSync, statSync } from 'node:fs';
+import { hash, randomUUID } from 'node:crypto';
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { ConfigError, DataError } from '../src/ground/errors.ts';
 import { readUtf8, writeDirectoryAtomicAsync, writeJson } from '../src/ground/files.ts';
 import { parseRecord } from '../src/ground/json-record.ts';
+import { removeEmpty } from '../src/ground/lock.ts';
 import { packageVersion } from '../src/ground/paths.ts';
 import type { Shard } from '../src/ground/shard.ts';
 import {
@@ -42,9 +43,7 @@ const folderOf = (out: string): string => `${resolve(out)}.parts`;
 const nameOf = ({ index, of }: Shard): string => `${index + 1}-of-${of}`;
 
 const keyOf = (manifest: ExampleManifest, { figures, traces }: MaterialParts): string =>
-  createHash('sha256')
-    .update(JSON.stringify([packageVersion(), TRACE_VERSION, figures, traces, manifest]))
-    .digest('hex');
+  hash('sha256', JSON.stringify([packageVersion(), TRACE_VERSION, figures, traces, manifest]));
 
 /** A part that was written, or was there. */
 export interface WrittenPart {
@@ -98,15 +97,6 @@ export async function writePart(
   } finally {
     rmSync(examples, { recursive: true, force: true });
     removeEmpty(folderOf(out));
-  }
-}
-
-/** Removes a folder unless something is in it. */
-function removeEmpty(folder: string): void {
-  try {
-    rmdirSync(folder);
-  } catch {
-    // Something is in it, or it was never made.
   }
 }
 

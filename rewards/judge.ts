@@ -12,7 +12,7 @@
  * `endpointJudge` asks a chat model, `rulesJudge` counts by the rules below. The policy is rewarded for the score, so its text is not
  * trusted: it is sent as data, the judge's answer must carry a hash of it, and a text that addresses its judge scores 0 unread.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { z } from 'zod';
 import type { ChatEndpoint } from '../src/endpoint/chat.ts';
 import { TimeseerError } from '../src/ground/errors.ts';
@@ -197,10 +197,7 @@ const SCORES_ZERO: Judgement = {
 /** Hash of an extension, which no text can contain of itself. */
 function idOf(extension: Extension): string {
   const { text, asked, class: gold } = extension;
-  return createHash('sha256')
-    .update(JSON.stringify([text, asked, gold]))
-    .digest('hex')
-    .slice(0, 16);
+  return hash('sha256', JSON.stringify([text, asked, gold])).slice(0, 16);
 }
 
 const RUBRIC = `You grade advice that was written about a time series. Score four criteria, each from 0 (not at all) to 1 (fully):

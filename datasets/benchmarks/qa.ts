@@ -14,7 +14,7 @@ import { existsSync, statSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import { readBytes } from '../../src/ground/files.ts';
-import { jsonProblem, type Place, show, syntaxColumn } from '../../src/ground/json-record.ts';
+import { isObject, jsonProblem, type Place, show, syntaxColumn } from '../../src/ground/json-record.ts';
 import type { Example, QuestionGold } from '../../src/ground/types.ts';
 import { checkThought } from '../../src/tasks/kinds.ts';
 import { question as kind, letterOf, MOST_OPTIONS, optionNamed } from '../../src/tasks/question.ts';
@@ -42,9 +42,7 @@ const MOST_TEXT = 2 ** 29 - 25;
 type Row = Pick<QuestionRow, 'fields' | 'place'>;
 
 function object(value: unknown, what: string, place: Place): Readonly<Record<string, unknown>> {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-    return value as Record<string, unknown>;
-  }
+  if (isObject(value)) return value;
   throw new DataError(
     `${what}got ${show(value)}, expected an object with question, answer and series`,
     place,
@@ -285,7 +283,7 @@ class RowReader {
       if (value.length === 1) return this.#lists(value[0], name);
       return value.map((list, c) => [`${name} ${c + 1}`, list]);
     }
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return Object.entries(value);
+    if (isObject(value)) return Object.entries(value);
     return [[name, value]];
   }
 

@@ -17,6 +17,8 @@
  * in half of them), described by its level in ten parts of the series, 0 to 9. Every series is changed a little by warped time and magnitude,
  * with noise of a size that is the law's, and has 80 to 560 points before it is stretched to its length.
  */
+
+import { extent } from '../../src/ground/numbers.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { augment, valueAt } from '../../src/series/augment.ts';
@@ -235,8 +237,7 @@ function drawLook(random: Random, law: Law, look: Look): Float64Array {
       });
     }
   }
-  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const entry of values) [low, high] = [Math.min(low, entry), Math.max(high, entry)];
+  const [low, high] = extent(values);
   const size = noise * (high - low || 1);
   add(() => size * random.normal());
   return values;

@@ -564,12 +564,7 @@ export function activity(values: Float64Array, range: number, cells: number): st
   for (let cell = 0; cell < cells; cell++) {
     const start = Math.min(length - 1, Math.floor((cell * length) / cells));
     const end = Math.max(start + 1, Math.floor(((cell + 1) * length) / cells));
-    let low = values[start]!;
-    let high = low;
-    for (let i = Math.max(0, start - 1); i < end; i++) {
-      low = Math.min(low, values[i]!);
-      high = Math.max(high, values[i]!);
-    }
+    const [low, high] = extent(values.subarray(Math.max(0, start - 1), end));
     const share = range > 0 ? (high - low) / range : 0;
     symbols += ACTIVITY_SYMBOLS[share < QUIET_BELOW ? 0 : share < RESTLESS_FROM ? 1 : 2];
   }
@@ -688,12 +683,7 @@ export const NANO_GRADES: Readonly<Record<string, Phrase>> = Object.fromEntries(
 
 /** Draws the activity of one channel, relative to the range of all. */
 export function activityScan({ channels }: ClassEvidence, channel: number, cells: number): string {
-  let low = Number.POSITIVE_INFINITY;
-  let high = Number.NEGATIVE_INFINITY;
-  for (const { summary } of channels) {
-    low = Math.min(low, summary.min);
-    high = Math.max(high, summary.max);
-  }
+  const [low, high] = extent(channels.flatMap(({ summary }) => [summary.min, summary.max]));
   return activity(channels[channel]!.bridged.values, high - low, cells);
 }
 

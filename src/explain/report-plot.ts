@@ -1,6 +1,7 @@
 /** The plot of a report page: the samples that travel in the page, its marks, and the program that draws it with plotly.js. */
 
 import { wallTime } from '../../datasets/readers/clock.ts';
+import { extent } from '../ground/numbers.ts';
 import { plotly } from '../html/html.ts';
 import type { ReportColumn, ReportSource } from './report.ts';
 
@@ -119,12 +120,7 @@ interface EncodedNumbers {
 
 /** Encodes numbers; those of 1e−30 to 1e30 that vary by more than a thousandth are stored unscaled. NaN stays NaN. */
 export function encodeNumbers(values: Float64Array): EncodedNumbers {
-  let [least, largest] = [Infinity, -Infinity];
-  for (const value of values) {
-    if (!Number.isFinite(value)) continue;
-    least = Math.min(least, value);
-    largest = Math.max(largest, value);
-  }
+  const [least, largest] = extent(values.filter(Number.isFinite));
   const magnitude = Math.max(Math.abs(least), Math.abs(largest));
   const spread = largest / 2 - least / 2;
   const offset = spread > 0 && spread < magnitude / 1000;

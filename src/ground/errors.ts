@@ -21,12 +21,15 @@ export class TimeseerError extends Error {
 }
 
 export class DataError extends TimeseerError {
+  /** The message without its place. */
+  readonly problem: string;
   readonly file: string | undefined;
   readonly line: number | undefined;
   readonly column: number | undefined;
   constructor(message: string, at: { file?: string; line?: number; column?: number; cause?: unknown } = {}) {
     const place = [at.file, at.line, at.column].filter((part) => part !== undefined).join(':');
     super(place === '' ? message : `${place}: ${message}`, at.cause === undefined ? {} : { cause: at.cause });
+    this.problem = message;
     this.file = at.file;
     this.line = at.line;
     this.column = at.column;

@@ -69,14 +69,13 @@ export function checkFields(
   optional: readonly string[] = [],
 ): Record<string, unknown> {
   const lead = what === '' ? '' : `${what}: `;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (!isObject(value)) {
     throw new DataError(`${lead}got ${show(value)}, expected an object with ${fields.join(', ')}`, at);
   }
-  const record = value as Record<string, unknown>;
   for (const name of fields) {
-    if (!Object.hasOwn(record, name)) throw new DataError(`${lead}${name}: missing`, at);
+    if (!Object.hasOwn(value, name)) throw new DataError(`${lead}${name}: missing`, at);
   }
-  for (const name of Object.keys(record)) {
+  for (const name of Object.keys(value)) {
     if (!fields.includes(name) && !optional.includes(name)) {
       throw new DataError(
         `${lead}${show(name)}: unknown field; known: ${[...fields, ...optional].join(', ')}`,
@@ -84,7 +83,7 @@ export function checkFields(
       );
     }
   }
-  return record;
+  return value;
 }
 
 /** States why a text is not JSON, from the error of `JSON.parse`; Python writes numbers that JSON does not have. */

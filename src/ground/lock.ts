@@ -228,8 +228,8 @@ function firstMissing(path: string): string | null {
   return missing;
 }
 
-/** Removes a directory, and those above it down from `first`, where nothing has come into them. */
-function removeEmpty(path: string, first: string): void {
+/** Removes a directory, and those above it down from `first` (default: it alone), where nothing has come into them. */
+export function removeEmpty(path: string, first = resolve(path)): void {
   try {
     for (let at = resolve(path); ; at = dirname(at)) {
       rmdirSync(at);

@@ -134,12 +134,8 @@ export function blasCheck(cpu: Processor, measured: Probe, wished: string, insta
 function engineChecks(libtorch: Libtorch | null): Check[] {
   const setup = 'npx timeseer setup';
   if (libtorch === null) return [];
-  let addon: string;
-  try {
-    addon = addonPath();
-  } catch (error) {
-    return [missing('engine', (error as Error).message, setup)];
-  }
+  const { value: addon, problem } = search(() => addonPath());
+  if (addon === null) return [missing('engine', problem!, setup)];
   const wished = process.env[CORE_TYPE] ?? '';
   const loaded = probe(addon, wished === '' ? chosenKernel(addon) : wished);
   if (loaded === null) {

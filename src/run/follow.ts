@@ -367,10 +367,6 @@ class Window {
 
   #reject(row: TextRow, error: DataError): void {
     this.bad++;
-    const place = [error.file, error.line, error.column].filter((part) => part !== undefined).join(':');
-    const reason = error.message.startsWith(`${place}: `)
-      ? error.message.slice(place.length + 2)
-      : error.message;
     const head = this.#head.at(-1);
     if (head !== undefined && TIME.test(row.text) && isHeader(row.text.split(/[,;\t|]/)))
       throw new ConfigError(
@@ -378,7 +374,7 @@ class Window {
       );
     this.note(
       'bad-row',
-      `Line ${row.line} was left out: ${reason}. Other rows that cannot be read are counted at the end.`,
+      `Line ${row.line} was left out: ${error.problem}. Other rows that cannot be read are counted at the end.`,
     );
   }
 

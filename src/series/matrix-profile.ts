@@ -13,6 +13,7 @@
  * its neighbourhood and unlike a uniform sample of the rest.
  */
 import { ConfigError } from '../ground/errors.ts';
+import { extent } from '../ground/numbers.ts';
 import { requireFinite, requireOption, requireWhole } from './checks.ts';
 import { Simd } from './kernels/kernels.ts';
 import { largestMagnitude, moments, ROUNDING } from './stats.ts';
@@ -190,12 +191,7 @@ export type Prepared = Pick<Workspace, 'mean' | 'inverse' | 'incoming' | 'outgoi
  * two is exact (Sterbenz 1974), so subtracting costs nothing; elsewhere the offset is small and the series stays.
  */
 export function withoutOffset(values: Float64Array): Float64Array {
-  let min = Number.POSITIVE_INFINITY;
-  let max = Number.NEGATIVE_INFINITY;
-  for (let i = 0; i < values.length; i++) {
-    min = Math.min(min, values[i]!);
-    max = Math.max(max, values[i]!);
-  }
+  const [min, max] = extent(values);
   const exact = (min > 0 && max <= 2 * min) || (max < 0 && min >= 2 * max);
   const centre = values[values.length >> 1]!;
   return exact ? values.map((value) => value - centre) : values;

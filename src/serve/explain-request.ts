@@ -200,8 +200,7 @@ function readLists(fields: Fields, name: string, { tz, rate }: Pick<Options, 'tz
   } catch (error) {
     if (!(error instanceof DataError) || error.line === undefined) throw error;
     // The place is that in the table which was made here.
-    const problem = error.message.replace(/^.*?:\d+(?::\d+)?: /s, '');
-    throw wrong(`time[${error.line - 2}]`, problem);
+    throw wrong(`time[${error.line - 2}]`, error.problem);
   }
   const read = recording.columns.map((column) => column.name);
   const lost = names.find((name, i) => name !== read[i]);
