@@ -1,12 +1,11 @@
 /** The library refuses what it does not know, and trains with values. */
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import * as timeseer from '../src/index.ts';
+import { temporary } from './helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-library-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('library');
 
 /** Options that no type allows. */
 const wrong = (options: object): never => options as never;

@@ -1,19 +1,17 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { exportPolicy } from '../../src/run/run-policy.ts';
 import { inside } from '../helpers/command-line.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-answerer-'));
+const root = temporary('answerer');
 const policy = join(root, 'policy');
 const exported = join(root, 'exported');
 beforeAll(() => {
   writeTinyPolicy(policy);
   exportPolicy({ policy, out: exported, dtype: ['float32'], quiet: true });
 });
-afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 describe('eval', () => {
   test('scores an export as it scores the weights, by onnxruntime in Workers', async () => {

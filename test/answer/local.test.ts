@@ -1,7 +1,6 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 import {
   answerLocally,
   chooseEngine,
@@ -15,17 +14,17 @@ import { ConfigError } from '../../src/ground/errors.ts';
 import type { Prompting } from '../../src/policy/policy.ts';
 import { exportPolicy } from '../../src/run/run-policy.ts';
 import { DEVICE } from '../helpers/device.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-answerer-'));
+const root = temporary('answerer');
 const policy = join(root, 'policy');
 const exported = join(root, 'exported');
 beforeAll(() => {
   writeTinyPolicy(policy);
   exportPolicy({ policy, out: exported, dtype: ['float32'], quiet: true });
 });
-afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 describe('the engine that computes', () => {
   const missing = 'no libtorch on this machine';

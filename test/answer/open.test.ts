@@ -1,6 +1,5 @@
 /** The door to policies: what references open, and what they answer. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openPolicy as openAnswerer } from '../../src/answer/open.ts';
@@ -8,9 +7,9 @@ import { REFERENCE_SYNTAX } from '../../src/answer/reference.ts';
 import { CheckpointError, ConfigError } from '../../src/ground/errors.ts';
 import { openPolicy, render } from '../../src/index.ts';
 import { openService, type TestService, TINY_POLICY } from '../helpers/service.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-open-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('open');
 
 /** A wave with a spike at 300, as long as the series of the shipped policy. */
 const spike = Float64Array.from({ length: 560 }, (_, i) => Math.sin(i / 9) + (i >= 300 && i < 306 ? 9 : 0));

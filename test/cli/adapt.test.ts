@@ -1,17 +1,16 @@
 /** `timeseer adapt`: from recordings to a policy for them. */
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import { readSources } from '../../src/run/sources.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { type Ending, temporaries, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-adapt-'));
+const root = temporary('adapt');
 const path = (name: string): string => join(root, name);
-afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 /** Writes a recording with a stamp every `minutes`; `value(t, noise)` gives its columns. */
 function write(

@@ -1,13 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { openHeldOut } from '../../eval/harness.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { caveatsOf } from '../../eval/run-facts.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { timeless, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-change-'));
+const shared = temporary('change');
 const recipe = join(shared, 'tiny.yaml');
 const data = join(shared, 'set');
 const out = join(shared, 'run');
@@ -50,7 +50,6 @@ beforeAll(async () => {
   );
   expect(begun).toMatchObject({ code: 0, err: '' });
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 describe('--allow-change', { timeout: 120_000 }, () => {
   test('lets the keys that are named have other values, and no other key', async () => {

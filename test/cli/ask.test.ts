@@ -1,6 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -13,10 +12,11 @@ import { Policy } from '../../src/policy/policy.ts';
 import { ChatServer, json as reply, says } from '../helpers/chat-server.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { Child } from '../helpers/tiny-run.ts';
 import { engine, GOLDEN, golden, picture } from '../policy/golden.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-generate-text-'));
+const directory = temporary('generate-text');
 /** The tiny checkpoint, and a copy that samples. */
 const sampling = join(directory, 'sampling');
 const wide = join(directory, 'wide.png'); // 140 × 84
@@ -42,7 +42,6 @@ beforeAll(() => {
 afterEach(() => {
   process.exitCode = undefined;
 });
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 const PICTURES = fileURLToPath(new URL('../golden/processor', import.meta.url));
 /** What test/golden/make_processor.py stores. */

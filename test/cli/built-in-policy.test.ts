@@ -2,7 +2,6 @@
 import {
   cpSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -10,9 +9,8 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { findPolicy, shippedPolicy } from '../../src/answer/reference.ts';
 import { type AnomalyReport, REPORT } from '../../src/explain/schema.ts';
 import { damageOf, hashesIn, MANIFEST_FILE } from '../../src/ground/manifest.ts';
@@ -20,6 +18,7 @@ import { WEIGHTS } from '../../src/policy/safetensors.ts';
 import { copyPolicy, exportPolicy } from '../../src/run/run-policy.ts';
 import { CARD_FILE } from '../../src/tasks/card.ts';
 import { inside } from '../helpers/command-line.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { edit, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const package_ = vi.hoisted(() => ({ policies: '' }));
@@ -28,7 +27,7 @@ vi.mock('../../src/ground/paths.ts', async (original) => ({
   policiesDirectory: () => package_.policies,
 }));
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-built-in-'));
+const root = temporary('built-in');
 const policies = join(root, 'policies');
 const file = join(root, 'pump.csv');
 const out = join(root, 'pump');
@@ -61,7 +60,6 @@ beforeAll(() => {
   const values = Array.from({ length: 500 }, (_, i) => Math.sin(i / 7) + (i >= 400 && i < 412 ? 6 : 0));
   writeFileSync(file, `pressure\n${values.join('\n')}\n`);
 });
-afterAll(() => rmSync(root, { recursive: true, force: true }));
 beforeEach(() => {
   package_.policies = policies;
 });

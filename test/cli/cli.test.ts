@@ -1,16 +1,15 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { COMMANDS, main } from '../../src/cli.ts';
 import { packageVersion } from '../../src/ground/paths.ts';
 import { recipeKeys } from '../../src/recipe/recipe.ts';
 import { inside, type Outcome } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-cli-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('cli');
 afterEach(() => {
   vi.restoreAllMocks();
   process.exitCode = undefined;

@@ -1,13 +1,13 @@
 /** What must not matter to what is learnt, through the command line: how a step is cut up, over whom, and where a run was resumed. */
-import { cpSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { relativeDistance } from '../helpers/full-sequence.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { bits, timeless, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 import { differences } from '../kill/harness.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-equivalence-'));
+const shared = temporary('equivalence');
 const recipe = join(shared, 'tiny.yaml');
 const whole = join(shared, 'whole');
 /** Micro-batches of the whole batch, one worker, layers computed once. */
@@ -44,7 +44,6 @@ beforeAll(async () => {
   writeTinyRecipe(recipe, join(shared, 'policy'));
   await trained(whole, []);
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 describe('one trajectory', { timeout: 120_000 }, () => {
   test.each([

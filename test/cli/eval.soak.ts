@@ -1,11 +1,11 @@
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { edit, timeseer, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));
+const shared = temporary('eval');
 const policy = join(shared, 'policy');
 const BASE = [
   'eval',
@@ -21,7 +21,6 @@ const BASE = [
 let out = '';
 
 beforeAll(() => writeTinyPolicy(policy));
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   out = mkdtempSync(join(shared, 'out-'));
   rmSync(out, { recursive: true });

@@ -8,17 +8,17 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
 import { RUN_VERSION } from '../../eval/run-directory.ts';
 import { OWNER } from '../../src/ground/files.ts';
 import { recipeSchema } from '../../src/recipe/recipe.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));
+const shared = temporary('eval');
 const policy = join(shared, 'policy');
 const BASE = [
   'eval',
@@ -34,7 +34,6 @@ const BASE = [
 let out = '';
 
 beforeAll(() => writeTinyPolicy(policy));
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   out = mkdtempSync(join(shared, 'out-'));
   rmSync(out, { recursive: true });

@@ -1,12 +1,11 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Interrupted, withInterrupt } from '../../src/ground/interrupt.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-interrupt-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('interrupt');
 afterEach(() => {
   process.exitCode = undefined;
   vi.restoreAllMocks();

@@ -2,22 +2,20 @@
 import {
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { type AnomalyReport, REPORT } from '../../src/explain/schema.ts';
 import { Random } from '../../src/ground/random.ts';
 import { inside } from '../helpers/command-line.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'many-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('many');
 let directory = '';
 let count = 0;
 beforeEach(() => {

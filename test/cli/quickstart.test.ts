@@ -1,13 +1,13 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
 import { resultLines } from '../../src/run/report.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { temporaries, timeseer, until, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-quickstart-'));
+const shared = temporary('quickstart');
 const recipe = join(shared, 'tiny.yaml');
 const out = join(shared, 'run');
 const BASE = ['quickstart', '--out', out];
@@ -28,7 +28,6 @@ beforeAll(async () => {
   interrupted = await running;
   finished = await timeseer(...BASE, '--resume', '--quiet');
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 describe('timeseer quickstart', () => {
   test('stopped on its way says how to resume, with code 130 and no report', () => {

@@ -1,15 +1,14 @@
 /** Refusals of the operating system: one line that says what, where and what helps, and exit code 3. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { CLI } from '../helpers/program.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-refusals-'));
+const directory = temporary('refusals');
 const series = join(directory, 'series.csv');
 writeFileSync(series, Array.from({ length: 60 }, (_, t) => Math.sin(t / 3)).join('\n'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
 afterEach(() => {
   vi.restoreAllMocks();
   process.exitCode = undefined;

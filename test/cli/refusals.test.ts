@@ -1,20 +1,19 @@
 /** Refusals of the operating system: one line that says what, where and what helps, and exit code 3. */
 import { spawn, spawnSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { COMMANDS, main } from '../../src/cli.ts';
 import { TimeseerError } from '../../src/ground/errors.ts';
 import { systemError } from '../../src/ground/files.ts';
 import { failureOf } from '../../src/train/worker-group.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-refusals-'));
+const directory = temporary('refusals');
 const series = join(directory, 'series.csv');
 writeFileSync(series, Array.from({ length: 60 }, (_, t) => Math.sin(t / 3)).join('\n'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
 afterEach(() => {
   vi.restoreAllMocks();
   process.exitCode = undefined;

@@ -1,14 +1,14 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { openHeldOut } from '../../eval/harness.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { caveatsOf } from '../../eval/run-facts.ts';
 import { moduleHash } from '../../src/ground/user-module.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-own-reward-'));
+const shared = temporary('own-reward');
 const recipe = join(shared, 'tiny.yaml');
 const policy = join(shared, 'policy');
 const mine = join(shared, 'mine.ts');
@@ -38,7 +38,6 @@ beforeAll(() => {
   const text = readFileSync(recipe, 'utf8');
   writeFileSync(recipe, `${text}reward: [{use: task}, {use: ./mine.ts, weight: 0.5}]\n`);
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 describe('a reward in a recipe', { timeout: 120_000 }, () => {
   test('with a fault is found before anything is written', async () => {

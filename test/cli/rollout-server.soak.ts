@@ -1,17 +1,16 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { responseSeed } from '../../src/answer/each.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { loadAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 import { InferenceServer } from '../helpers/inference-server.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-served-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('served');
 const SEED = 42;
 
 test('two workers that sample on a server, which dies and comes back, train the adapter that they train alone', async () => {

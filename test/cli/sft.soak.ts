@@ -1,9 +1,9 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { REFERENCE_FILE } from '../../src/tasks/reference.ts';
 import { readState } from '../../src/train/checkpoint.ts';
+import { temporary } from '../helpers/temporary.ts';
 import {
   bits,
   Child,
@@ -16,7 +16,7 @@ import {
   writeTinyRecipe,
 } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-sft-'));
+const shared = temporary('sft');
 const policy = join(shared, 'policy');
 const recipe = join(shared, 'tiny.yaml');
 /** An uninterrupted run. */
@@ -29,7 +29,6 @@ beforeAll(async () => {
   const { code, err } = await timeseer('sft', '--recipe', recipe, '--out', whole, '--quiet');
   expect({ code, err }).toEqual({ code: 0, err: '' });
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   out = mkdtempSync(join(shared, 'out-'));
   rmSync(out, { recursive: true });

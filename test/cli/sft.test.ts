@@ -9,9 +9,8 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
@@ -23,6 +22,7 @@ import { Run } from '../../src/run/run.ts';
 import { distanceFrom, REFERENCE_FILE, readReference } from '../../src/tasks/reference.ts';
 import { readState } from '../../src/train/checkpoint.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
+import { temporary } from '../helpers/temporary.ts';
 import {
   bits,
   Child,
@@ -38,7 +38,7 @@ import {
   writeTinyRecipe,
 } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-sft-'));
+const shared = temporary('sft');
 const policy = join(shared, 'policy');
 const recipe = join(shared, 'tiny.yaml');
 /** An uninterrupted run. */
@@ -51,7 +51,6 @@ beforeAll(async () => {
   const { code, err } = await timeseer('sft', '--recipe', recipe, '--out', whole, '--quiet');
   expect({ code, err }).toEqual({ code: 0, err: '' });
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   out = mkdtempSync(join(shared, 'out-'));
   rmSync(out, { recursive: true });

@@ -1,8 +1,7 @@
 /** The policy of the package itself: it finds what is obvious, and its confidences can be fitted again. */
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import { detect } from '../../src/detect/detect.ts';
 import {
@@ -25,9 +24,9 @@ import { openReader } from '../../src/run/explain.ts';
 import { bridge } from '../../src/series/missing.ts';
 import { inside } from '../helpers/command-line.ts';
 import { LENGTH, writeObvious } from '../helpers/obvious.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-small-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('small');
 
 const small = join(policiesDirectory(), 'small');
 

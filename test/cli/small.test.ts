@@ -1,8 +1,7 @@
 /** The policy of the package itself: it finds what is obvious, and its confidences can be fitted again. */
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CONFIDENCE_FILE } from '../../src/explain/confidence.ts';
 import { REPORT } from '../../src/explain/schema.ts';
@@ -13,9 +12,9 @@ import { parseDims } from '../../src/policy/model-config.ts';
 import { Policy, readParts } from '../../src/policy/policy.ts';
 import { inside } from '../helpers/command-line.ts';
 import { OBVIOUS, writeObvious } from '../helpers/obvious.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-small-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('small');
 
 const small = join(policiesDirectory(), 'small');
 

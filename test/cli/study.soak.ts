@@ -1,12 +1,12 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import type { StudyResults } from '../../eval/study-results.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { edit, timeseer } from '../helpers/tiny-run.ts';
 import { writeTinyStudy } from '../helpers/tiny-study.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-study-'));
+const shared = temporary('study');
 const out = join(shared, 'out');
 let study = '';
 const run = (...more: string[]) => timeseer('study', study, '--out', out, '--quiet', '--json', ...more);
@@ -23,7 +23,6 @@ const resultFiles = (cell: string) => {
 beforeAll(() => {
   study = writeTinyStudy(shared);
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 describe('a study', { timeout: 240_000 }, () => {
   test('runs some of its runs, with the start that they need', async () => {

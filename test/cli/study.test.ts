@@ -1,13 +1,13 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import type { StudyResults } from '../../eval/study-results.ts';
 import { matches } from '../../src/run/study.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { timeseer } from '../helpers/tiny-run.ts';
 import { writeTinyStudy } from '../helpers/tiny-study.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-study-'));
+const shared = temporary('study');
 const out = join(shared, 'out');
 let study = '';
 const run = (...more: string[]) => timeseer('study', study, '--out', out, '--quiet', '--json', ...more);
@@ -24,7 +24,6 @@ const resultFiles = (cell: string) => {
 beforeAll(() => {
   study = writeTinyStudy(shared);
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 describe('a study', { timeout: 240_000 }, () => {
   test('ends after the run in which its budget is used up, with code 75 and what goes on', async () => {

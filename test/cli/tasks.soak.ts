@@ -1,12 +1,11 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { done, prepareTaskSets, refused, SMALL, taskSets, through } from '../helpers/task-sets.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { timeseer } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-tasks-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('tasks');
 
 const { classes, variates, unnamed } = taskSets(root);
 

@@ -1,16 +1,15 @@
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { checkTraces } from '../../datasets/materials.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';
 import { done, prepareClasses, refused, SMALL, taskSets, through } from '../helpers/task-sets.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { bits, edit, listing } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-tasks-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('tasks');
 
 const { classes } = taskSets(root);
 const trained = join(root, 'run-classes');

@@ -1,13 +1,12 @@
 /** Both stages where there is neither libtorch nor a compiler, in a process of its own. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { TRAINS_ON_TFJS, withoutTorch } from '../helpers/bare.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { Child, timeless, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-tfjs-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('tfjs');
 
 test('both stages train with two Workers over TensorFlow.js, and say so', async () => {
   const [policy, recipe, out] = ['policy', 'tiny.yaml', 'run'].map((name) => join(root, name)) as [

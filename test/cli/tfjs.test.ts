@@ -1,13 +1,12 @@
 /** Training over TensorFlow.js: where there is neither libtorch nor a compiler in processes of its own, else in this one. */
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { TRAINS_ON_TFJS, withoutTorch } from '../helpers/bare.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { Child, timeless, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-tfjs-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('tfjs');
 
 const BARE = withoutTorch(root);
 

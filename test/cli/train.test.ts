@@ -8,15 +8,15 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readCard } from '../../src/tasks/card.ts';
 import { REFERENCE_FILE } from '../../src/tasks/reference.ts';
 import { readState } from '../../src/train/checkpoint.ts';
 import { COMPLETION_NAMES, LOG_NAMES, loggedName } from '../../src/train/glossary.ts';
 import { type LogLine, readLog } from '../../src/train/metrics.ts';
 import { readEvents } from '../helpers/event-file.ts';
+import { temporary } from '../helpers/temporary.ts';
 import {
   bits,
   lineCount,
@@ -28,7 +28,7 @@ import {
   writeTinyRecipe,
 } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-train-'));
+const shared = temporary('train');
 const policy = join(shared, 'policy');
 const recipe = join(shared, 'tiny.yaml');
 /** An uninterrupted run of both stages. */
@@ -43,7 +43,6 @@ beforeAll(async () => {
     expect({ code, err }).toEqual({ code: 0, err: '' });
   }
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   out = mkdtempSync(join(shared, 'out-'));
   rmSync(out, { recursive: true });

@@ -1,20 +1,11 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { emg } from '../../datasets/benchmarks/emg.ts';
 import { BENCHMARKS } from '../../datasets/benchmarks/registry.ts';
 import { examplesPage } from '../../datasets/examples-page.ts';
@@ -27,9 +18,9 @@ import { goldParts } from '../../src/tasks/kinds.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-data-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('data');
 afterEach(() => {
   process.exitCode = undefined;
 });

@@ -1,17 +1,16 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { readProfile } from '../../src/expcot/class-profile.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
 import { machines } from '../helpers/classes.ts';
 import { inside } from '../helpers/command-line.ts';
 import { vtaMultivariate } from '../helpers/series.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-expcot-'));
+const directory = temporary('expcot');
 const file = (name: string): string => join(directory, name);
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
 afterEach(() => {
   process.exitCode = undefined;
 });

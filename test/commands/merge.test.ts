@@ -1,7 +1,6 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Picture } from '../../src/ground/types.ts';
@@ -10,6 +9,7 @@ import { forward } from '../../src/policy/forward.ts';
 import { type AdapterOptions, adapterLayout, createAdapter, saveAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { inside } from '../helpers/command-line.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 const OPTIONS: AdapterOptions = {
@@ -19,7 +19,7 @@ const OPTIONS: AdapterOptions = {
   targets: ['q_proj', 'up_proj', 'down_proj', 'visual.qkv'],
 };
 const engine = openTorch({ threads: 1 });
-const place = mkdtempSync(join(tmpdir(), 'timeseer-merge-'));
+const place = temporary('merge');
 const base = join(place, 'base');
 const adapter = join(place, 'adapter');
 let expected: Float32Array;
@@ -52,8 +52,6 @@ beforeAll(() => {
   expected = states(policy);
   saveAdapter(policy, adapter, base);
 });
-
-afterAll(() => rmSync(place, { recursive: true, force: true }));
 
 describe('merge', () => {
   it('writes a plain checkpoint that computes what base and adapter compute together', async () => {

@@ -1,17 +1,16 @@
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import { parseBytes, stageMemory } from '../../src/run/stage-memory.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 import { inside } from '../helpers/command-line.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 import { QWEN_3B } from '../policy/published.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-plan-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('plan');
 
 /** The matrices of the published 3B in two layers and two blocks, with a small tokenizer and no weights. */
 const large = join(directory, 'large');

@@ -1,19 +1,9 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { addMaterials, MaterialPool } from '../../datasets/compose-materials.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
@@ -26,9 +16,9 @@ import { goldParts, scoreBlind, teacherTrace } from '../../src/tasks/kinds.ts';
 import { inside } from '../helpers/command-line.ts';
 import { decodePng } from '../helpers/png.ts';
 import { CLI } from '../helpers/program.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-materials-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('materials');
 afterEach(() => {
   process.exitCode = undefined;
 });

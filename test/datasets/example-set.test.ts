@@ -1,17 +1,8 @@
 import { createHash } from 'node:crypto';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { checkExample, exampleLine, parseExample } from '../../datasets/example.ts';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/example-set.ts';
@@ -21,9 +12,9 @@ import { DataError } from '../../src/ground/errors.ts';
 import { WriteError } from '../../src/ground/files.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { mutant } from '../helpers/mutate.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-examples-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('examples');
 let made = 0;
 const freshPath = (): string => join(root, `set${made++}`);
 

@@ -1,16 +1,15 @@
 import { createHash } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Address, Benchmark } from '../../datasets/benchmarks/benchmark.ts';
 import { emg } from '../../datasets/benchmarks/emg.ts';
 import { fetchTask, parseSums } from '../../datasets/fetch.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-fetch-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('fetch');
 let made = 0;
 
 const hashOf = (text: string): string => createHash('sha256').update(text).digest('hex');

@@ -1,7 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { lawsBenchmark } from '../../datasets/benchmarks/generated.ts';
 import { promptFor } from '../../datasets/benchmarks/registry.ts';
 import { parseExample } from '../../datasets/example.ts';
@@ -15,9 +13,9 @@ import { recipeSchema } from '../../src/recipe/recipe.ts';
 import { nanoCard, trainingTask } from '../../src/run/policy-task.ts';
 import { goldFrom, ownQuestion } from '../../src/tasks/kinds.ts';
 import { promptText } from '../../src/tasks/prompt.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-laws-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('laws');
 
 const gold = (index: number, split: 'train' | 'test' = 'train', seed = 1): Required<ClassificationGold> =>
   laws(seed, split, index, 200).gold as Required<ClassificationGold>;

@@ -1,18 +1,17 @@
 import { createHash } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { figureFile, type MaterialFacts, materialFile } from '../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/example-set.ts';
 import { type Material, Materials, MaterialWriter } from '../../datasets/materials.ts';
 import type { Split } from '../../datasets/split.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Example } from '../../src/ground/types.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-materials-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('materials');
 let made = 0;
 const freshPath = (): string => join(root, `m${made++}`);
 

@@ -1,15 +1,6 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import type { Picture } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
@@ -17,10 +8,10 @@ import { render } from '../../src/plot/raster.ts';
 import { drawingOf } from '../../src/tasks/drawing.ts';
 import { inside } from '../helpers/command-line.ts';
 import { decodePng } from '../helpers/png.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { writeWhales } from '../helpers/whales.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-render-source-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('render-source');
 let made = 0;
 const freshPath = (name = ''): string => join(root, `r${made++}${name}`);
 const read = (file: string): Picture => decodePng(readFileSync(file));

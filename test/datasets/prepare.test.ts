@@ -1,7 +1,6 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { BENCHMARKS, benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare, type SelectOptions, selectExamples } from '../../datasets/prepare.ts';
@@ -9,9 +8,9 @@ import type { Split } from '../../datasets/split.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { ANOMALY_CLASSES, type Example } from '../../src/ground/types.ts';
 import { dict, npy, zipOf } from '../helpers/numpy-files.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-prepare-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('prepare');
 let made = 0;
 const freshPath = (): string => join(root, `p${made++}`);
 

@@ -1,8 +1,7 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
+import { beforeAll, describe, expect, it, test } from 'vitest';
 import { BENCHMARKS, benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { ANOMLLM_TASKS } from '../../datasets/generators/anomllm.ts';
@@ -22,9 +21,9 @@ import {
 } from '../../datasets/source.ts';
 import { ConfigError, closest } from '../../src/ground/errors.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-partition-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('partition');
 const name = join(root, 'vta');
 const one = join(root, 'one');
 const data = { name, length: 400, heldOut: 6, traces: null };

@@ -1,13 +1,12 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32, deflateRawSync } from 'node:zlib';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { unpack } from '../../datasets/readers/zip.ts';
 import { DataError } from '../../src/ground/errors.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-unpack-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('unpack');
 let made = 0;
 
 /** A zip archive of deflated entries; `size` lies about what comes out. */

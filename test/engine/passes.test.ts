@@ -1,11 +1,11 @@
 /** The kernels that are compiled for CUDA, run on the processor by fibers in place of threads. */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { findCompiler } from '../../src/engine/torch/build.ts';
+import { temporary } from '../helpers/temporary.ts';
 
 const source = readFileSync(new URL('../../src/engine/torch/passes.cc', import.meta.url), 'utf8');
 const here = fileURLToPath(new URL('./passes/', import.meta.url));
@@ -83,8 +83,7 @@ function harness(): string {
 }
 
 const compiler = findCompiler(process.env);
-const scratch = mkdtempSync(join(tmpdir(), 'timeseer-passes-'));
-afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const scratch = temporary('passes');
 
 describe.skipIf(compiler === null)('the kernels for CUDA, run on the processor', () => {
   it('give what plain loops in double precision give, whatever the order of their threads', () => {

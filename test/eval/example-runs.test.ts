@@ -1,9 +1,8 @@
 /** Reports and baselines of runs on prepared data sets: classes, variates, and anomalies as recordings have them. */
 
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { ExampleSet, writeExamples } from '../../datasets/example-set.ts';
 import { classicalAnswers, readBaselines, runBaselines } from '../../eval/baselines.ts';
 import { trainingOf } from '../../eval/harness.ts';
@@ -22,13 +21,13 @@ import { blindTrace, labelOf } from '../../src/tasks/kinds.ts';
 import { recordOf } from '../helpers/eval-records.ts';
 import { type MadeRun, STATEMENT, writeMadeRun, writeMadeSet } from '../helpers/example-run.ts';
 import { decodePng } from '../helpers/png.ts';
+import { temporary } from '../helpers/temporary.ts';
 
 /** Nothing to learn from or to choose on. */
 const NOTHING = { training: null, validation: [], seed: 0 };
 
 const KINDS = ['classification', 'variates', 'anomaly', 'question'] as const;
-const root = mkdtempSync(join(tmpdir(), 'example-runs-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('example-runs');
 const dataOf = (kind: Gold['kind']): string => join(root, kind, 'data');
 const runOf = (kind: Gold['kind']): string => join(root, kind, 'run');
 

@@ -5,32 +5,14 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { type ReportInput, writeRunReport } from '../../eval/report.ts';
 import { runReportPage } from '../../eval/report-page.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
-import { sampleReport } from '../helpers/report.ts';
+import { hostileReport, sampleReport } from '../helpers/report.ts';
 import { writeRun } from '../helpers/run-directory.ts';
-
-const HOSTILE = `</pre></script><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 
 let input: ReportInput;
 let hostile: ReportInput;
 beforeAll(async () => {
   input = await sampleReport();
-  hostile = {
-    ...input,
-    run: { ...input.run, name: HOSTILE, command: HOSTILE, recipeText: HOSTILE },
-    environment: { [HOSTILE]: HOSTILE },
-    examples: input.examples.map((example) => ({
-      ...example,
-      seriesId: HOSTILE,
-      response: HOSTILE,
-      reasoning: {
-        ...{ claims: 3, true: 1, false: 1, unchecked: 1, truth: 0.5, coverage: 1, agreement: null },
-        ...{ contradictions: 0, wrong: [{ text: HOSTILE, quantity: 'period', why: `it is ${HOSTILE}` }] },
-      },
-      expcot: HOSTILE,
-      answer: { ...example.answer, class: HOSTILE, think: HOSTILE, problem: HOSTILE },
-    })),
-    curves: input.curves.map((panel) => ({ ...panel, title: HOSTILE, xLabel: HOSTILE })),
-  };
+  hostile = hostileReport(input);
 });
 
 const browser = findBrowser();

@@ -7,9 +7,8 @@ import { requirementsOf } from '../../eval/results.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import { change, compact, duration, fixed, grouped, signed } from '../../src/ground/numbers.ts';
 import { findBrowser } from '../helpers/browser.ts';
-import { sampleReport } from '../helpers/report.ts';
+import { hostileReport, sampleReport } from '../helpers/report.ts';
 
-const HOSTILE = `</pre></script><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 const ESCAPED = '&lt;/pre&gt;&lt;/script&gt;&lt;img src=x onerror=&quot;';
 
 /** Everything that a browser would load for this markup; scripts are looked at as text only. */
@@ -30,23 +29,7 @@ let input: ReportInput;
 let hostile: ReportInput;
 beforeAll(async () => {
   input = await sampleReport();
-  hostile = {
-    ...input,
-    run: { ...input.run, name: HOSTILE, command: HOSTILE, recipeText: HOSTILE },
-    environment: { [HOSTILE]: HOSTILE },
-    examples: input.examples.map((example) => ({
-      ...example,
-      seriesId: HOSTILE,
-      response: HOSTILE,
-      reasoning: {
-        ...{ claims: 3, true: 1, false: 1, unchecked: 1, truth: 0.5, coverage: 1, agreement: null },
-        ...{ contradictions: 0, wrong: [{ text: HOSTILE, quantity: 'period', why: `it is ${HOSTILE}` }] },
-      },
-      expcot: HOSTILE,
-      answer: { ...example.answer, class: HOSTILE, think: HOSTILE, problem: HOSTILE },
-    })),
-    curves: input.curves.map((panel) => ({ ...panel, title: HOSTILE, xLabel: HOSTILE })),
-  };
+  hostile = hostileReport(input);
 });
 
 test('an example tells how many numbers of its reasoning are true, and which are not', () => {

@@ -1,7 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import type { Baselines } from '../../eval/baselines.ts';
 import { metricsOf } from '../../eval/metrics.ts';
@@ -11,9 +9,9 @@ import { transferOf } from '../../eval/results.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { BASELINES, baselineRecord } from '../../src/answer/baselines.ts';
 import { writeRun } from '../helpers/run-directory.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'transfer-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('transfer');
 
 const options = { seed: 7, resamples: 100 };
 const baselines: Baselines = { best: 'iqr', validationSeries: 0, validationReward: {}, records: {} };

@@ -2,29 +2,13 @@ import { describe, expect, test } from 'vitest';
 import { buildReport, type ReportSource } from '../../src/explain/report.ts';
 import { reportPage } from '../../src/explain/report-page.ts';
 import { context } from '../../src/explain/report-plot.ts';
-import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
+import { host, longSource, requests } from '../helpers/anomalies.ts';
 import { findBrowser } from '../helpers/browser.ts';
 import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';
 
 const HOSTILE = `</script><img src=x onerror="document.title='owned'"><b>"&amp;`;
 
 const pageOf = (source: ReportSource): string => reportPage(buildReport(source), source);
-
-/** 100 000 samples at each minute, with spikes of one sample and longer departures. */
-function long(): ReportSource {
-  const n = 100_000;
-  const departures = Array.from({ length: 30 }, (_, k) => ({
-    start: 3000 + 3101 * k,
-    end: 3000 + 3101 * k + (k % 3 === 0 ? 500 : 1),
-    severity: 1.5 + (k % 7),
-    kind: 'spike' as const,
-    becomes: (usual: number) => usual + 60 + k,
-  }));
-  const first = Date.UTC(2025, 0, 1);
-  return sampleSource([sampleColumn('latency', n, { day: 1440, mean: 80, departures })], {
-    ...{ step: 60_000, lines: null, time: Float64Array.from({ length: n }, (_, i) => first + i * 60_000) },
-  });
-}
 
 const browser = findBrowser();
 if (browser === null)
@@ -56,10 +40,10 @@ describe.skipIf(browser === null)('the page in a browser (skipped where there is
   });
 
   test('draws 100 000 points by fewer than 8000, and every sample around a finding', async () => {
-    const session = await open(long());
+    const session = await open(longSource());
     try {
       expect(await points(session)).toBeLessThan(8000);
-      const spike = buildReport(long()).findings.find(({ start, end }) => end - start === 1)!;
+      const spike = buildReport(longSource()).findings.find(({ start, end }) => end - start === 1)!;
       await session.evaluate(`document.querySelectorAll(".pick")[${spike.rank - 1}].click()`);
       expect(await points(session)).toBeLessThan(8000);
       const [from, to] = context(spike.start, spike.end, 100_000);

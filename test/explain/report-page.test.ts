@@ -11,29 +11,13 @@ import {
   evenStep,
   keptSamples,
 } from '../../src/explain/report-plot.ts';
-import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
+import { host, longSource, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
 import { findBrowser } from '../helpers/browser.ts';
 import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';
 
 const HOSTILE = `</script><img src=x onerror="document.title='owned'"><b>"&amp;`;
 
 const pageOf = (source: ReportSource): string => reportPage(buildReport(source), source);
-
-/** 100 000 samples at each minute, with spikes of one sample and longer departures. */
-function long(): ReportSource {
-  const n = 100_000;
-  const departures = Array.from({ length: 30 }, (_, k) => ({
-    start: 3000 + 3101 * k,
-    end: 3000 + 3101 * k + (k % 3 === 0 ? 500 : 1),
-    severity: 1.5 + (k % 7),
-    kind: 'spike' as const,
-    becomes: (usual: number) => usual + 60 + k,
-  }));
-  const first = Date.UTC(2025, 0, 1);
-  return sampleSource([sampleColumn('latency', n, { day: 1440, mean: 80, departures })], {
-    ...{ step: 60_000, lines: null, time: Float64Array.from({ length: n }, (_, i) => first + i * 60_000) },
-  });
-}
 
 /** Every host a page names as something to load. */
 const loads = (text: string): string[] =>
@@ -44,7 +28,7 @@ const loads = (text: string): string[] =>
   ].map(([all]) => all);
 
 describe('the samples in a page', () => {
-  const source = long();
+  const source = longSource();
   const column = source.columns[0]!;
 
   test('are all of a short recording, and of a long one the extremes, with every finding in full', () => {
@@ -214,7 +198,7 @@ describe('the page', () => {
   });
 
   test('stays below 3 MB for 100 000 points in each of three columns', () => {
-    const { columns, ...rest } = long();
+    const { columns, ...rest } = longSource();
     const one = columns[0]!;
     const three = { ...rest, columns: [one, { ...one, name: 'b' }, { ...one, name: 'c' }] };
     expect(pageOf({ ...rest, columns }).length).toBeLessThan(3_000_000);

@@ -1,8 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { writeFileAtomic } from '../../src/ground/files.ts';
@@ -16,9 +15,10 @@ import {
 import { createAdapter, loadAdapter, saveAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { readCard } from '../../src/tasks/card.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { edit, timeseer, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-manifest-'));
+const shared = temporary('manifest');
 const saved = join(shared, 'saved');
 const adapter = join(shared, 'adapter');
 const series = join(shared, 'series.csv');
@@ -34,7 +34,6 @@ beforeAll(() => {
   saveAdapter(adapted, adapter, saved);
   adapted.dispose();
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   policy = join(mkdtempSync(join(shared, 'one-')), 'policy');
   cpSync(saved, policy, { recursive: true });

@@ -1,17 +1,16 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { runList } from '../../src/commands/data/list.ts';
 import { Progress } from '../../src/ground/progress.ts';
 import { commandLine, print, printJson, say, visible, withoutSecrets } from '../../src/ground/terminal.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-terminal-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('terminal');
 afterEach(() => {
   vi.restoreAllMocks();
   vi.unstubAllEnvs();

@@ -180,3 +180,19 @@ export function host(): ReportSource {
     { file: 'host-17.csv' },
   );
 }
+
+/** 100 000 samples at each minute, with spikes of one sample and longer departures. */
+export function longSource(): ReportSource {
+  const n = 100_000;
+  const departures = Array.from({ length: 30 }, (_, k) => ({
+    start: 3000 + 3101 * k,
+    end: 3000 + 3101 * k + (k % 3 === 0 ? 500 : 1),
+    severity: 1.5 + (k % 7),
+    kind: 'spike' as const,
+    becomes: (usual: number) => usual + 60 + k,
+  }));
+  const first = Date.UTC(2025, 0, 1);
+  return sampleSource([sampleColumn('latency', n, { day: 1440, mean: 80, departures })], {
+    ...{ step: 60_000, lines: null, time: Float64Array.from({ length: n }, (_, i) => first + i * 60_000) },
+  });
+}

@@ -280,3 +280,24 @@ export async function sampleReport(change: Partial<ReportInput> = {}): Promise<R
     ...change,
   };
 }
+
+const HOSTILE = `</pre></script><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+
+/** The report with markup, which a page must show as text, wherever text of others comes in. */
+export const hostileReport = (input: ReportInput): ReportInput => ({
+  ...input,
+  run: { ...input.run, name: HOSTILE, command: HOSTILE, recipeText: HOSTILE },
+  environment: { [HOSTILE]: HOSTILE },
+  examples: input.examples.map((example) => ({
+    ...example,
+    seriesId: HOSTILE,
+    response: HOSTILE,
+    reasoning: {
+      ...{ claims: 3, true: 1, false: 1, unchecked: 1, truth: 0.5, coverage: 1, agreement: null },
+      ...{ contradictions: 0, wrong: [{ text: HOSTILE, quantity: 'period', why: `it is ${HOSTILE}` }] },
+    },
+    expcot: HOSTILE,
+    answer: { ...example.answer, class: HOSTILE, think: HOSTILE, problem: HOSTILE },
+  })),
+  curves: input.curves.map((panel) => ({ ...panel, title: HOSTILE, xLabel: HOSTILE })),
+});

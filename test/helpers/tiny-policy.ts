@@ -9,7 +9,7 @@ import type { StageOrigin } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
 import type { SftMetrics } from '../../src/train/metrics.ts';
 import { type SftOptions, sft } from '../../src/train/sft.ts';
-import type { Task } from '../../src/train/task.ts';
+import type { StatedClaims, Task } from '../../src/train/task.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 
 /** What a checkpoint of no run says of where it began. */
@@ -170,3 +170,16 @@ export async function teach(
   await sft(learner, task, { ...SFT, ...options }, hooks);
   return lines;
 }
+
+/** The claim is where it is dark, wherever the response says so. */
+export const darkClaims = (response: string, { channels }: Example): StatedClaims => {
+  const stated = [...response.matchAll(/left|middle|right/g)].slice(0, 1);
+  const truth = ['left', 'middle', 'right'][channels[0]![0]!]!;
+  const found = stated.map((match) => ({
+    fact: 'where',
+    span: [match.index, match.index + match[0].length] as const,
+    holds: match[0] === truth,
+    correction: truth,
+  }));
+  return { claims: found, f1: found.some(({ holds }) => holds) ? 1 : 0 };
+};

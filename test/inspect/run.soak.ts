@@ -1,7 +1,6 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { writeManifestedDirectory } from '../../src/ground/manifest.ts';
@@ -10,11 +9,11 @@ import { loadRecipe } from '../../src/recipe/config.ts';
 import { nanoCard, trainingTask } from '../../src/run/policy-task.ts';
 import { taskTokenizer } from '../../src/run/run-policy.ts';
 import { readCard, writeCard } from '../../src/tasks/card.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { tinyDims } from '../helpers/tiny-policy.ts';
 import { timeseer } from '../helpers/tiny-run.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-inspect-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('inspect');
 const [initial, recipe, out] = ['initial', 'recipe.yaml', 'run'].map((name) => join(directory, name));
 
 /** Writes a policy of tiny sizes with the tokenizer of inspections, and a recipe of seconds over it. */

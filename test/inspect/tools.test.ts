@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import { defineTool } from '../../src/inspect/define.ts';
@@ -12,9 +11,9 @@ import {
   type Transition,
 } from '../../src/inspect/environment.ts';
 import { checkTools, openTools, plainTools, standingViews, windowOf } from '../../src/inspect/tools.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-tool-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('tool');
 const module = (name: string, run: string, more = ''): string => {
   const file = join(directory, `${name}.mjs`);
   writeFileSync(file, `export default { name: '${name}', summary: 'something', ${more} run: ${run} };\n`);

@@ -1,16 +1,16 @@
 /** Kill tests, for `npm run soak`. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Random } from '../../src/ground/random.ts';
 import { checkpointDamage, readState } from '../../src/train/checkpoint.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { Child, edit, editListed, lineCount, timeseer, until } from '../helpers/tiny-run.ts';
 import { attempt, broken, differences, makeTinyRuns, type Stage, type TinyRuns } from './harness.ts';
 import { loseAt } from './power-loss.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-kill-'));
+const shared = temporary('kill');
 let runs: TinyRuns;
 let out = '';
 let sft: Stage;
@@ -21,7 +21,6 @@ beforeAll(async () => {
     expect(await timeseer(...args)).toMatchObject({ code: 0, err: '' }),
   );
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   out = join(mkdtempSync(join(shared, 'run-')), 'run');
   [sft, rl] = [runs.sft(out), runs.rl(out)];

@@ -1,11 +1,11 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { readState } from '../../src/train/checkpoint.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { Child, listing, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-kill-'));
+const shared = temporary('kill');
 const [recipe, policy] = ['tiny.yaml', 'policy'].map((name) => join(shared, name)) as [string, string];
 let out = '';
 
@@ -13,7 +13,6 @@ beforeAll(() => {
   writeTinyPolicy(policy);
   writeTinyRecipe(recipe, policy, 2);
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   out = join(mkdtempSync(join(shared, 'run-')), 'run');
 });

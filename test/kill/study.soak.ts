@@ -1,12 +1,12 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { temporary } from '../helpers/temporary.ts';
 import { Child, edit, lineCount, timeseer, until } from '../helpers/tiny-run.ts';
 import { writeTinyStudy } from '../helpers/tiny-study.ts';
 import { broken, differences } from './harness.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-kill-study-'));
+const shared = temporary('kill-study');
 const whole = join(shared, 'whole');
 let study = '';
 const command = (out: string): string[] => ['study', study, '--out', out, '--resume', '--quiet'];
@@ -15,7 +15,6 @@ beforeAll(async () => {
   study = writeTinyStudy(shared);
   expect(await timeseer(...command(whole))).toMatchObject({ code: 0, err: '' });
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 /** A file of JSON without what a clock measured, and without the place of the study. */
 function timeless(directory: string, name: string): unknown {

@@ -1,16 +1,6 @@
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { main } from '../../src/cli.ts';
 import { CheckpointError, ConfigError } from '../../src/ground/errors.ts';
 import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
@@ -20,16 +10,16 @@ import { parseDims } from '../../src/policy/model-config.ts';
 import { openCheckpoint, writeSafetensors } from '../../src/policy/safetensors.ts';
 import { decodeModel } from '../helpers/onnx-model.ts';
 import { float32Tensor, readTensor } from '../helpers/safetensors.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-onnx-'));
+const root = temporary('onnx');
 const policy = join(root, 'policy');
 const out = join(root, 'out');
 beforeAll(() => {
   writeTinyPolicy(policy);
   exportOnnx(policy, out, { types: ['float32', 'int8'], version: '1' });
 });
-afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 const model = (name: string, from = out) => decodeModel(readFileSync(join(from, 'onnx', name)));
 

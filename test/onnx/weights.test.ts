@@ -1,14 +1,12 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { fromHalf, halfOf } from '../../src/ground/half.ts';
 import { asFloat16, asFloat32, asInt8, pieces } from '../../src/onnx/weights.ts';
 import { openSafetensors, writeSafetensors } from '../../src/policy/safetensors.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-onnx-weights-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('onnx-weights');
 
 function stored(values: readonly number[], shape: readonly number[], dtype: 'F32' | 'BF16' | 'F16' | 'F64') {
   const bytes =

@@ -1,7 +1,4 @@
 /** The page while the policy is opened, which takes a browser seconds, and beside wrong ones. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AnomalyReport } from '../../src/explain/schema.ts';
 import { writeSite } from '../../src/page/site.ts';
@@ -17,9 +14,9 @@ import {
   saved,
   textOf,
 } from '../helpers/page.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const site = mkdtempSync(join(tmpdir(), 'timeseer-page-'));
-afterAll(() => rmSync(site, { recursive: true, force: true }));
+const site = temporary('page');
 const browser = findBrowser();
 let page: ServedPage;
 beforeAll(async () => {

@@ -1,16 +1,5 @@
 /** The page that explains CSV files in a browser: equal to `timeseer explain`, without a network, with one message for what is wrong. */
-import {
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -35,10 +24,10 @@ import {
   textOf,
 } from '../helpers/page.ts';
 import { decodePng } from '../helpers/png.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const place = mkdtempSync(join(tmpdir(), 'timeseer-page-'));
+const place = temporary('page');
 const site = join(place, 'site');
-afterAll(() => rmSync(place, { recursive: true, force: true }));
 beforeAll(() => {
   writeSite(site);
 });

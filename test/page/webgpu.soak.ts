@@ -1,17 +1,15 @@
 /** The page over WebGPU, which Chromium computes on the processor here, tens of times slower than WebAssembly. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { AnomalyReport } from '../../src/explain/schema.ts';
 import { writeSite } from '../../src/page/site.ts';
 import { findBrowser } from '../helpers/browser.ts';
 import { BrowserSession } from '../helpers/browser-session.ts';
 import { BUSY, START, saved } from '../helpers/page.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const place = mkdtempSync(join(tmpdir(), 'timeseer-webgpu-'));
-afterAll(() => rmSync(place, { recursive: true, force: true }));
+const place = temporary('webgpu');
 
 const CSV = [
   'load',

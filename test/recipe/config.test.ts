@@ -1,7 +1,6 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ConfigError, closest } from '../../src/ground/errors.ts';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from '../../src/policy/lora-targets.ts';
 import {
@@ -13,9 +12,9 @@ import {
   rewardOverride,
 } from '../../src/recipe/config.ts';
 import { recipeKeys, recipeSchema } from '../../src/recipe/recipe.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('config');
 
 function recipe(text: string, overrides: readonly string[] = []): ReturnType<typeof loadRecipe> {
   const file = join(directory, 'r.yaml');

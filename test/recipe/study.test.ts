@@ -1,14 +1,13 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { loadRecipe, namesOf } from '../../src/recipe/config.ts';
 import { loadStudy } from '../../src/recipe/study.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-study-'));
+const directory = temporary('study');
 const file = join(directory, 'mine.yaml');
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 const STUDY = `seeds: [3, 1]
 base: plain

@@ -1,16 +1,14 @@
 /** Tokens for names of classes: one each, with the means of what spelled them; all else as it was. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { addTokens } from '../../src/run/added-tokens.ts';
 import { DEVICE } from '../helpers/device.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { tinyPolicy } from '../helpers/tiny-policy.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-added-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('added');
 const engine = openTorch({ device: DEVICE, threads: 1 });
 
 describe.each([true, false])('a policy whose head is its embedding: %s', (tied) => {

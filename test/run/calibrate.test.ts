@@ -1,7 +1,6 @@
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { readConfidence } from '../../src/explain/confidence.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
@@ -9,10 +8,10 @@ import { writeManifestedDirectory } from '../../src/ground/manifest.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { calibratePolicy } from '../../src/run/calibrate.ts';
 import { type PolicyCard, writeCard } from '../../src/tasks/card.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { tinyPolicy } from '../helpers/tiny-policy.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-calibrate-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('calibrate');
 
 /** The directory of a policy with random weights. */
 function untrained(name: string, change: Partial<PolicyCard>): string {

@@ -1,8 +1,7 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { openExamples, reinforcementExamples } from '../../datasets/source.ts';
 import { RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
 import { Random } from '../../src/ground/random.ts';
@@ -14,9 +13,9 @@ import { writeCard } from '../../src/tasks/card.ts';
 import { goldResponse } from '../../src/tasks/kinds.ts';
 import type { Completion } from '../../src/train/metrics.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-completions-'));
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
+const shared = temporary('completions');
 
 const recipe: Recipe = recipeSchema.parse({ data: { length: 400 } });
 const address = reinforcementExamples(recipe.data, recipe.seed);

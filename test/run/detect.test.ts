@@ -1,15 +1,14 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readRecording, wallTime } from '../../datasets/readers/recording.ts';
 import { isoTime, type PolicyOpinion } from '../../src/explain/report.ts';
 import { Random } from '../../src/ground/random.ts';
 import { clocksOf, detectFile, detectRecording, weekendsOf } from '../../src/run/detect.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-detect-'));
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
+const shared = temporary('detect');
 
 /** Half-hourly requests that follow the clock of a zone for 26 days around its change, stamped in UTC. Default: Berlin in March 2025. */
 function acrossSpring(zone = 'Europe/Berlin', first = Date.UTC(2025, 2, 16, 23)): string {

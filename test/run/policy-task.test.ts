@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { DataFacts } from '../../datasets/source.ts';
 import { exampleValues, openExamples } from '../../datasets/source.ts';
 import { runBaselines } from '../../eval/baselines.ts';
@@ -24,9 +23,9 @@ import { UNCHANGED } from '../../src/series/augment.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 import { goldParts } from '../../src/tasks/kinds.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-card-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('card');
 
 const facts: DataFacts = {
   task: 'ctu',

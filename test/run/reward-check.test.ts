@@ -1,15 +1,14 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { REWARDS } from '../../rewards/registry.ts';
 import { checkReward } from '../../src/run/reward-check.ts';
 import { inside } from '../helpers/command-line.ts';
 import { choiceTable } from '../helpers/documents.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { timeseer } from '../helpers/tiny-run.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-reward-check-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('reward-check');
 const write = (name: string, text: string): string => {
   writeFileSync(join(directory, name), text);
   return join(directory, name);

@@ -1,7 +1,6 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { responseSeed } from '../../src/answer/each.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type AdapterOptions, createAdapter, loadAdapter } from '../../src/policy/lora.ts';
@@ -15,13 +14,13 @@ import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 import { InferenceServer } from '../helpers/inference-server.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { mixedScore, OPTIMIZER, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { RL as TINY } from '../helpers/tiny-rl.ts';
 
 const SEED = 17;
 const engine = openTorch({ threads: 1 });
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-rollout-server-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('rollout-server');
 
 const LORA: AdapterOptions = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj'] };
 const RL: RlOptions = { ...TINY, steps: 3, prompts: 3, group: 4, temperature: 0.9, maxTokens: 12, kl: 0 };

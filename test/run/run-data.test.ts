@@ -1,7 +1,6 @@
-import { cpSync, mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { prepare } from '../../datasets/prepare.ts';
 import { type ExampleAddress, openExamples, trainingExamples } from '../../datasets/source.ts';
@@ -14,13 +13,13 @@ import type { PromptReader } from '../../src/run/prompt-length.ts';
 import { checkData, checkSameData, dataRecord } from '../../src/run/run-data.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';
 import { writeMadeSet } from '../helpers/example-run.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { edit } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-check-'));
+const root = temporary('check');
 const good = join(root, 'good');
 const set = join(root, 'set');
 beforeAll(() => writeMadeSet(good, 'classification'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
 beforeEach(() => cpSync(good, set, { recursive: true }));
 afterEach(() => rmSync(set, { recursive: true, force: true }));
 

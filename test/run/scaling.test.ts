@@ -1,13 +1,12 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { forecast } from '../../src/run/scaling.ts';
 import { inside } from '../helpers/command-line.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { edit, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-scaling-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('scaling');
 
 const MS = { data: 10, rollout: 300, transport: 50, reference: 0, update: 140 };
 const measured = { ms: MS, lengths: [40], responses: 8, prompts: 2, updates: 3, trained: 1e6 };

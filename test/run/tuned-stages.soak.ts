@@ -1,14 +1,14 @@
 /** Stages that train a part of a policy, by the command line on two workers. */
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { loadAdapter, mergeAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
 import { identical, relativeDistance } from '../helpers/full-sequence.ts';
 import { readTensor } from '../helpers/safetensors.ts';
+import { temporary } from '../helpers/temporary.ts';
 import {
   bits,
   Child,
@@ -21,7 +21,7 @@ import {
 } from '../helpers/tiny-run.ts';
 
 const engine = openTorch({ threads: 1 });
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-tuned-'));
+const shared = temporary('tuned');
 const policy = join(shared, 'policy');
 const recipe = join(shared, 'tiny.yaml');
 const LORA = [
@@ -39,7 +39,6 @@ beforeAll(() => {
   writeTinyPolicy(policy);
   writeTinyRecipe(recipe, policy);
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 describe('with an adapter', () => {
   const run = join(shared, 'adapter');

@@ -1,13 +1,13 @@
 /** Commands whose work several processes share, over loopback: what fails, and what is left then. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
 import { childrenOf, freePort, hasDistributed, isAlive, ranks } from '../helpers/ranks.ts';
 import { readTensor } from '../helpers/safetensors.ts';
+import { temporary } from '../helpers/temporary.ts';
 import {
   bits,
   Child,
@@ -18,8 +18,7 @@ import {
   writeTinyRecipe,
 } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-world-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('world');
 const [policy, recipe] = [join(root, 'policy'), join(root, 'tiny.yaml')];
 const path = (name: string): string => join(root, name);
 const SHORT = ['sft.samples=40', 'rl.steps=4', 'rl.prompts=4', 'eval.validation=4'].flatMap((key) => [

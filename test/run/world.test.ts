@@ -1,15 +1,14 @@
 /** Commands whose work several processes share, over loopback. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { placeOf } from '../../src/run/world.ts';
 import { DEVICE } from '../helpers/device.ts';
 import { freePort, hasDistributed, ranks } from '../helpers/ranks.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { bits, Child, timeless, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-world-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('world');
 const [policy, recipe] = [join(root, 'policy'), join(root, 'tiny.yaml')];
 const path = (name: string): string => join(root, name);
 beforeAll(() => {

@@ -1,7 +1,6 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
 import {
@@ -11,9 +10,9 @@ import {
   readReference,
   writeReference,
 } from '../../src/tasks/reference.ts';
+import { temporary } from '../helpers/temporary.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'reference-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('reference');
 
 const D = 6;
 const random = new Random(7, 'reference');

@@ -10,9 +10,8 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { WriteError } from '../../src/ground/files.ts';
@@ -28,12 +27,13 @@ import {
 } from '../../src/train/checkpoint.ts';
 import { DEVICE } from '../helpers/device.ts';
 import { identical } from '../helpers/full-sequence.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { moments, ORIGIN, teach, tinyLearner, tinyPolicy } from '../helpers/tiny-policy.ts';
 import { editListed } from '../helpers/tiny-run.ts';
 
 const engine = openTorch({ device: DEVICE, threads: 1 });
 const learner = tinyLearner(tinyPolicy(engine));
-const shared = mkdtempSync(join(tmpdir(), 'timeseer-checkpoint-'));
+const shared = temporary('checkpoint');
 const saved = join(shared, 'saved');
 let stage = '';
 let checkpoint = '';
@@ -48,7 +48,6 @@ beforeAll(async () => {
     origin: ORIGIN,
   });
 });
-afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
   stage = mkdtempSync(join(shared, 'stage-'));
   checkpoint = join(stage, 'checkpoint');

@@ -1,27 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import type { Example } from '../../src/ground/types.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { rl } from '../../src/train/rl.ts';
-import type { StatedClaims, Task } from '../../src/train/task.ts';
-import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+import type { Task } from '../../src/train/task.ts';
+import { darkClaims, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 describe('reinforcement by truth', () => {
   const engine = openTorch();
-  /** The claim is where it is dark, wherever the response says so. */
-  const claims = (response: string, { channels }: Example): StatedClaims => {
-    const stated = [...response.matchAll(/left|middle|right/g)].slice(0, 1);
-    const truth = ['left', 'middle', 'right'][channels[0]![0]!]!;
-    const found = stated.map((match) => ({
-      fact: 'where',
-      span: [match.index, match.index + match[0].length] as const,
-      holds: match[0] === truth,
-      correction: truth,
-    }));
-    return { claims: found, f1: found.some(({ holds }) => holds) ? 1 : 0 };
-  };
   // Equal rewards in every group: the task alone has no gradient.
-  const task = tinyTask({ claims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
+  const task = tinyTask({ claims: darkClaims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
 
   test.each(['response', 'claim', 'both'] as const)(
     'with credit to %s makes claims true where rewards are equal',
@@ -38,7 +25,7 @@ describe('reinforcement by truth', () => {
       const watched: Task = {
         ...task,
         claims: (response, example) => {
-          const stated = claims(response, example);
+          const stated = darkClaims(response, example);
           steps.at(-1)!.push(...stated.claims.map(({ holds }) => holds));
           return stated;
         },

@@ -2,7 +2,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import type { Example } from '../../src/ground/types.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import {
   choicesOf,
@@ -16,10 +15,18 @@ import type { Learner } from '../../src/train/learner.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import { groupLogProbs } from '../../src/train/micro-batch.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
-import { PromptEncoder, type StatedClaims, type Task } from '../../src/train/task.ts';
+import { PromptEncoder, type Task } from '../../src/train/task.ts';
 import { DEVICE, REPEATS } from '../helpers/device.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
-import { mixedScore, moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+import {
+  darkClaims,
+  mixedScore,
+  moments,
+  teach,
+  tinyLearner,
+  tinyPolicy,
+  tinyTask,
+} from '../helpers/tiny-policy.ts';
 
 const claim = (fact: string, holds: boolean, span: readonly [number, number] = [0, 1]) => ({
   fact,
@@ -193,20 +200,8 @@ describe('a lesson with open numbers', () => {
 
 describe('reinforcement by truth', () => {
   const engine = openTorch({ device: DEVICE });
-  /** The claim is where it is dark, wherever the response says so. */
-  const claims = (response: string, { channels }: Example): StatedClaims => {
-    const stated = [...response.matchAll(/left|middle|right/g)].slice(0, 1);
-    const truth = ['left', 'middle', 'right'][channels[0]![0]!]!;
-    const found = stated.map((match) => ({
-      fact: 'where',
-      span: [match.index, match.index + match[0].length] as const,
-      holds: match[0] === truth,
-      correction: truth,
-    }));
-    return { claims: found, f1: found.some(({ holds }) => holds) ? 1 : 0 };
-  };
   // Equal rewards in every group: the task alone has no gradient.
-  const task = tinyTask({ claims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
+  const task = tinyTask({ claims: darkClaims, score: () => ({ total: 0.5, parts: { class: 0.5 } }) });
 
   let lines: RlMetrics[] = [];
   let learner: Learner;
@@ -288,7 +283,7 @@ describe('reinforcement by truth', () => {
       const watched: Task = {
         ...task,
         score: mixedScore([0]),
-        claims: (response) => claims(response, task.example(0)),
+        claims: (response) => darkClaims(response, task.example(0)),
         counterfactual: () => ({
           text: `${before}[[0, 2]]</answer>`,
           answer: [before.length, before.length + 8],

@@ -1,40 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
-import { type RlOptions, rl } from '../../src/train/rl.ts';
-import type { Task } from '../../src/train/task.ts';
+import { distill, RL } from '../helpers/distillation.ts';
 import { teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });
-
-const RL: RlOptions = {
-  ...defaultRecipe().rl,
-  ...{ steps: 1, prompts: 3, group: 4, maxTokens: 20, learningRate: 5e-3, warmup: 0, minLearningRate: 1 },
-  ...{ kl: 0, entropy: 0, advantage: 'none', checkpointEvery: 1000 },
-  distillation: { weight: 1, teacher: 'initial', divergence: 'reverse_kl', estimator: 'full' },
-};
-const SILENT = { onCompletions: () => {}, save: () => {} };
-
-function copyOf(policy: Policy): Policy {
-  return new Policy(engine, policy.parts, engine.tensor(engine.floats(policy.flat), [policy.layout.size]));
-}
-
-async function distill(
-  student: Policy,
-  teacher: Policy | null,
-  task: Task,
-  options: Partial<RlOptions>,
-): Promise<{ readonly lines: RlMetrics[]; readonly policy: Policy }> {
-  const learner = tinyLearner(copyOf(student));
-  const lines: RlMetrics[] = [];
-  await rl(learner, teacher, task, { ...RL, ...options }, 4, {
-    ...SILENT,
-    onStep: (line) => void lines.push(line),
-  });
-  return { lines, policy: learner.policy };
-}
 
 describe('a stage that distils', () => {
   // What the teacher is asked is the student's own question, so that the two policies can be compared by their answers.

@@ -1,8 +1,7 @@
 /** Training on the tfjs engine against the torch engine, and policies that move between them. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
 import { openTfjs } from '../../src/engine/tfjs/tfjs.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
@@ -10,12 +9,12 @@ import { Policy } from '../../src/policy/policy.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import { rl } from '../../src/train/rl.ts';
 import { DEVICE } from '../helpers/device.ts';
+import { temporary } from '../helpers/temporary.ts';
 import { moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { RL, SEED } from '../helpers/tiny-rl.ts';
 
 const engines: readonly Engine[] = [openTorch({ device: DEVICE, threads: 1 }), await openTfjs()];
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-engines-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('engines');
 
 /** Largest |a − b| of two arrays. */
 const apart = (a: ArrayLike<number>, b: ArrayLike<number>): number =>

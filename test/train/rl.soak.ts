@@ -1,7 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { workerUrl } from '../../src/ground/paths.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
@@ -13,8 +10,6 @@ import { mixedScore, tinyTask } from '../helpers/tiny-policy.ts';
 import { RL, tinyRl } from '../helpers/tiny-rl.ts';
 
 const engine = openTorch({ threads: 1 });
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-rl-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 const { start, copyOf, run } = await tinyRl(engine);
 

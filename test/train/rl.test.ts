@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { RewardHost } from '../../rewards/define.ts';
 import { combine } from '../../rewards/reward.ts';
 import type { Tensor } from '../../src/engine/engine.ts';
@@ -29,6 +28,7 @@ import {
   relativeDistance,
 } from '../helpers/full-sequence.ts';
 import { rollout } from '../helpers/rollout.ts';
+import { temporary } from '../helpers/temporary.ts';
 import {
   chance,
   mixedScore,
@@ -44,8 +44,7 @@ import {
 import { RL, SEED, type TinyRl, tinyRl } from '../helpers/tiny-rl.ts';
 
 const engine = openTorch({ device: DEVICE, threads: 1 });
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-rl-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('rl');
 
 const { start, reference, copyOf, run } = await tinyRl(engine);
 

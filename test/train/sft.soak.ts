@@ -1,13 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { teach, tinyLearner, tinyPolicy } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-sft-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 test('a thousand steps leave no tensor behind and take no more memory', async () => {
   const learner = tinyLearner(tinyPolicy(engine));

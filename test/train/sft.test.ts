@@ -1,7 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { TimeseerError } from '../../src/ground/errors.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
@@ -18,6 +16,7 @@ import { PromptEncoder } from '../../src/train/task.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import { DEVICE, REPEATS } from '../helpers/device.ts';
 import { flatGradient, identical, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
+import { temporary } from '../helpers/temporary.ts';
 import {
   moments,
   OPTIMIZER,
@@ -32,8 +31,7 @@ import {
 
 const engine = openTorch({ device: DEVICE, threads: 1 });
 const task = tinyTask();
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-sft-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('sft');
 
 const timeless = ({ ms: _, ...rest }: SftMetrics) => rest;
 

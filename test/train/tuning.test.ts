@@ -1,7 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type AdapterOptions, createAdapter, loadAdapter } from '../../src/policy/lora.ts';
 import { Policy } from '../../src/policy/policy.ts';
@@ -13,6 +11,7 @@ import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import { DEVICE, REPEATS } from '../helpers/device.ts';
 import { identical, relativeDistance } from '../helpers/full-sequence.ts';
+import { temporary } from '../helpers/temporary.ts';
 import {
   mixedScore,
   moments,
@@ -26,8 +25,7 @@ import {
 import { RL as TINY } from '../helpers/tiny-rl.ts';
 
 const engine = openTorch({ device: DEVICE, threads: 1 });
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-tuning-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('tuning');
 
 const task = tinyTask();
 const LORA: AdapterOptions = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj', 'visual.qkv'] };

@@ -1,25 +1,16 @@
 import { spawn } from 'node:child_process';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import yargs from 'yargs';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { nano5 } from '../../../datasets/generators/nano5.ts';
 import { generateCommand } from '../../../src/commands/data/generate.ts';
 import { ConfigError } from '../../../src/ground/errors.ts';
 import { CLI } from '../../helpers/program.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-generate-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('generate');
 afterEach(() => vi.restoreAllMocks());
 let made = 0;
 const freshPath = (): string => join(root, `place${made++}`, 'set');

@@ -1,15 +1,6 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { Materials } from '../../../datasets/materials.ts';
@@ -18,9 +9,9 @@ import { blindLines } from '../../../datasets/statistics.ts';
 import { exampleTask } from '../../../src/run/policy-task.ts';
 import { FOREIGN_CARD } from '../../../src/tasks/card.ts';
 import { inside } from '../../helpers/command-line.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-prepare-command-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('prepare-command');
 afterEach(() => {
   process.exitCode = undefined;
 });

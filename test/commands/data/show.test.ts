@@ -1,18 +1,17 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { vtaMissing } from '../../../datasets/benchmarks/generated.ts';
 import { watched } from '../../../src/commands/data/show.ts';
 import { ReadingNote } from '../../../src/ground/progress.ts';
 import type { Picture } from '../../../src/ground/types.ts';
 import { inside } from '../../helpers/command-line.ts';
 import { decodePng } from '../../helpers/png.ts';
+import { temporary } from '../../helpers/temporary.ts';
 import { writeWhales } from '../../helpers/whales.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-show-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('show');
 let made = 0;
 const freshPath = (name = ''): string => join(root, `s${made++}${name}`);
 

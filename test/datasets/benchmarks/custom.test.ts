@@ -1,9 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { checkHints, custom, readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custom.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
@@ -14,9 +13,9 @@ import { learnClasses } from '../../../src/expcot/class-profile.ts';
 import { DataError } from '../../../src/ground/errors.ts';
 import type { Example } from '../../../src/ground/types.ts';
 import { dict, npy, zipOf } from '../../helpers/numpy-files.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-custom-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('custom');
 let made = 0;
 const freshPath = (): string => join(root, `c${made++}`);
 

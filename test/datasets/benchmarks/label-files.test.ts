@@ -1,19 +1,18 @@
 /** Folders whose point labels are in files of their own: the forms of SMD, TranAD, PSM, SMAP and MSL. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { custom } from '../../../datasets/benchmarks/custom.ts';
 import { labelFiles } from '../../../datasets/benchmarks/label-files.ts';
 import { selectExamples } from '../../../datasets/prepare.ts';
 import type { Split } from '../../../datasets/split.ts';
 import type { Example, Interval } from '../../../src/ground/types.ts';
 import { dict, npy } from '../../helpers/numpy-files.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
 type Files = Readonly<Record<string, string | Buffer>>;
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-labels-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('labels');
 let made = 0;
 
 async function read(

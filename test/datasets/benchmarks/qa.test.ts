@@ -1,8 +1,7 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { prepare } from '../../../datasets/prepare.ts';
@@ -10,9 +9,9 @@ import { openExamples } from '../../../datasets/source.ts';
 import { classicalAnswers } from '../../../eval/baselines.ts';
 import { ConfigError, DataError } from '../../../src/ground/errors.ts';
 import type { QuestionGold } from '../../../src/ground/types.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-qa-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('qa');
 const qa = benchmarkNamed('qa');
 
 function file(name: string, content: string | Uint8Array): string {

@@ -1,13 +1,12 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { readCsv } from '../../../datasets/readers/csv.ts';
 import { ConfigError, DataError } from '../../../src/ground/errors.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-csv-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('csv');
 const path = join(root, 'pump.csv');
 const NAN = Number.NaN;
 

@@ -3,18 +3,9 @@
  *
  * TIMESEER_FUZZ sets the number of mutants per format (default 300); TIMESEER_FUZZ_SEED another seed.
  */
-import {
-  copyFileSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custom.ts';
 import { isTable, readLabels, readTable } from '../../../datasets/benchmarks/custom-table.ts';
 import {
@@ -40,13 +31,13 @@ import { DataError, TimeseerError } from '../../../src/ground/errors.ts';
 import { loadRecipe } from '../../../src/recipe/config.ts';
 import { mutant } from '../../helpers/mutate.ts';
 import { zipOf } from '../../helpers/numpy-files.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
 const GOLDEN = resolve(import.meta.dirname, '../../golden/readers');
 const COUNT = Number(process.env['TIMESEER_FUZZ'] ?? 300);
 const SEED = Number(process.env['TIMESEER_FUZZ_SEED'] ?? 7);
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-fuzz-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('fuzz');
 const at = (name: string): string => join(directory, name);
 
 interface Case {

@@ -1,8 +1,7 @@
 /** Small files of every format, against what aeon, scipy, numpy, pandas, pyarrow and wfdb read from them. */
-import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readNab, readNabWindows } from '../../../datasets/readers/anomaly-files.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
@@ -10,11 +9,11 @@ import { readNpz } from '../../../datasets/readers/numpy.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readerFiles } from '../../helpers/reader-files.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
 const files = readerFiles();
 const DIRECTORY = resolve(import.meta.dirname, '../../golden/readers');
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-golden-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('golden');
 
 /** Where a file is; `.ts` files are kept as `.ts.txt`, away from compilers, and get their name back here. */
 function at(name: string): string {

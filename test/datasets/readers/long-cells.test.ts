@@ -2,10 +2,9 @@
  * Cells of 60 kB in text files: no reader takes longer than its input is long, whatever the cell is made of. A pattern
  * that can match one text in several ways takes half a minute for one of these. TIMESEER_FUZZ=3000 tries ten places of each.
  */
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custom.ts';
 import { isTable, readLabels, readTable } from '../../../datasets/benchmarks/custom-table.ts';
 import { ecg } from '../../../datasets/benchmarks/ecg.ts';
@@ -23,6 +22,7 @@ import { loadRecipe } from '../../../src/recipe/config.ts';
 import { parseResponse } from '../../../src/tasks/kinds.ts';
 
 import { dict, npy } from '../../helpers/numpy-files.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
 const GOLDEN = resolve(import.meta.dirname, '../../golden/readers');
 const LENGTH = 60_000;
@@ -32,8 +32,7 @@ const LONGEST_MS = 6_000;
 const HERE = '\u2020';
 const PLACES = Math.ceil(Number(process.env['TIMESEER_FUZZ'] ?? 300) / 300);
 
-const directory = mkdtempSync(join(tmpdir(), 'timeseer-long-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporary('long');
 const at = (name: string): string => join(directory, name);
 const golden = (name: string): string => readFileSync(join(GOLDEN, name), 'utf8');
 

@@ -1,8 +1,7 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   formatTime,
   type Recording,
@@ -12,9 +11,9 @@ import {
 } from '../../../datasets/readers/recording.ts';
 import { ConfigError, DataError, TimeseerError } from '../../../src/ground/errors.ts';
 import { mutant } from '../../helpers/mutate.ts';
+import { temporary } from '../../helpers/temporary.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'timeseer-recording-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = temporary('recording');
 const path = join(root, 'pump.csv');
 
 function read(content: string | Uint8Array, options: RecordingOptions = {}): Recording {
