@@ -177,7 +177,7 @@ export const seasonOf = (
 ): Float64Array | null => (calendar.some((period) => seasons.includes(period)) ? expected : null);
 
 /** Returns true for a column without two different values. */
-function isConstant(values: Float64Array): boolean {
+export function isConstant(values: Float64Array): boolean {
   const [low, high] = extent(values);
   return low >= high;
 }

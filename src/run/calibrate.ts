@@ -21,7 +21,7 @@ import {
   weighAccounts,
   writeConfidence,
 } from '../explain/confidence.ts';
-import { askAll, seasonOf } from '../explain/policy-answers.ts';
+import { askAll, isConstant, seasonOf } from '../explain/policy-answers.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { checkNewDirectory, writeJson } from '../ground/files.ts';
 import { withProgress } from '../ground/progress.ts';
@@ -107,9 +107,6 @@ function* generated(task: string, length: number, { count, seed }: CalibrateRequ
     }
   }
 }
-
-const isConstant = (values: Float64Array): boolean =>
-  new Set(values.filter((value) => !Number.isNaN(value))).size < 2;
 
 function knownRecording(file: string): KnownRecording {
   const recording = readRecording(file);
