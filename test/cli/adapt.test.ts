@@ -134,6 +134,33 @@ describe('timeseer adapt', () => {
     }
   });
 
+  test('keeps the recordings, and judges what comes after them by what was usual there', async () => {
+    const whole = write('whole.csv', 2700, 30, 'load', (t, noise) =>
+      (wave(t, noise) - (t >= 2520 && t < 2530 ? 40 : 0)).toFixed(1),
+    );
+    const [header, ...rows] = readFileSync(whole, 'utf8').split('\n');
+    writeFileSync(path('pump-later.csv'), [header, ...rows.slice(2450)].join('\n'));
+    const judged = async (name: string) => {
+      const { code, out: report, err } = await timeseer('detect', path(name), '--policy', out, '--json');
+      expect(code, err).toBe(0);
+      return JSON.parse(report);
+    };
+    const later = await judged('pump-later.csv');
+    expect(later.notes[0].text).toBe(
+      '2400 earlier samples show what is usual; only what ends after them is reported.',
+    );
+    expect(later.samples).toBe(2700);
+    expect(later.findings).toMatchObject([{ start: 2520, end: 2530, direction: 'below' }]);
+    const begin = later.policy.columns[0].answers.map(({ end }: { end: number }) => end);
+    expect(Math.min(...begin)).toBeGreaterThan(2450);
+    // A recording of another column has no history there, and one that begins with it needs none.
+    writeFileSync(path('heat.csv'), [header!.replace('load', 'heat'), ...rows.slice(2450)].join('\n'));
+    expect((await judged('heat.csv')).notes[0].text).toBe(
+      'Earlier samples that the policy was adapted to are not used: they have no column heat, or several.',
+    );
+    expect(JSON.stringify((await judged('whole.csv')).notes)).not.toContain('arlier samples');
+  });
+
   test('resumed once more makes nothing anew but the page', async () => {
     const policy = join(out, 'rl/policy/model.safetensors');
     const before = statSync(policy).mtimeMs;
