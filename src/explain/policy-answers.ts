@@ -50,7 +50,7 @@ export interface AskOptions {
   readonly overlap?: number | undefined;
   /** Maximum number of windows. Default: MOST_WINDOWS. */
   readonly limit?: number;
-  /** First sample of interest: windows that end before it are not asked about. Default: 0. */
+  /** First sample of interest: windows begin there. Default: 0. */
   readonly from?: number | undefined;
   /** Expected values of a season [N]: windows are asked about without it as well. */
   readonly usual?: Float64Array | null;
@@ -109,9 +109,9 @@ function planFor(
     reader.length === null ? LONGEST_UNTRAINED : windowSize(reader.length, season);
   const size = window ?? (reader.scales ? reader.length! : single());
   const cut = { size, overlap, limit };
-  const scales = reader.scales ? cutScales(length, cut) : [cutWindows(length, cut)];
+  const scales = reader.scales ? cutScales(length - from, cut) : [cutWindows(length - from, cut)];
   return scales.flatMap((windows, scale) =>
-    windows.filter(([, end]) => end > from).map((window) => ({ window, scale })),
+    windows.map(([start, end]) => ({ window: [from + start, from + end], scale })),
   );
 }
 
