@@ -68,7 +68,7 @@ export const adaptCommand = command({
     ['$0 explain new.csv --policy runs/metrics', 'Use the adapted policy'],
   ],
   epilogue:
-    'Each column needs 1820 samples; the last 30 % are held out. adapt.html compares the adapted policy with small on anomalies put into the held-out part, and says which one to use.',
+    'Each column needs 1820 samples; the last 30 % are held out. adapt.html compares the adapted policy with small on anomalies put into the held-out part, and says which one to use. detect and explain put these recordings before later ones of the same columns.',
   handler: async ({ json, column, data = [], ...given }: AdaptArguments) => {
     const { adapt } = await import('../run/adapt.ts');
     const request = { ...given, data, columns: column.map(String) };
