@@ -199,7 +199,7 @@ export function precede(
       .map((ms, i) => (Number.isNaN(values[i]!) ? 0 : placeOf(ms)))
       .filter((place) => place < 0);
     if (known.length === 0) return 'none of them comes before the recording';
-    // What is far away tells little: no gap is longer than all that is known behind it.
+    // Samples far away tell little: no gap is longer than all that is known behind it.
     let count = 0;
     const gap = (): number => (count === 0 ? 0 : known.at(-count)!) - known.at(-count - 1)! - 1;
     while (count < known.length && gap() <= time.length + count) count++;

@@ -125,7 +125,7 @@ export async function askAll(
   const { usual = null, limit = MOST_WINDOWS } = options;
   const views = usual === null ? [values] : [values, deseasonalise(values, usual)];
   const cut = planFor(values.length, season, reader, { ...options, limit: Math.ceil(limit / views.length) });
-  // What is seen without the season is another scale.
+  // Windows without the season are scales of their own.
   const scales = 1 + Math.max(...cut.map(({ scale }) => scale));
   const plan = views.flatMap((series, view) =>
     cut.map(({ window, scale }) => ({ series, window, scale: scale + view * scales, view })),

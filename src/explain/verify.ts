@@ -815,12 +815,14 @@ class Verification {
         this.#extent(`${at}: an interval`, interval);
         const { kind, size, direction } = interval;
         const claims = interval.class !== null || kind !== null || size !== null || direction !== null;
-        const clause = `${kind}${direction === null ? '' : ` ${direction}`} ${size} sd`;
+        // No size is taken from a window without its season.
+        const clause = `${kind}${direction === null ? '' : ` ${direction}`} ${size === null ? '' : `${size} sd`}`;
         const supported = answers.some(
           (answer) =>
             answer.class === interval.class &&
             answer.doubts.length === 0 &&
             (answer.intervals ?? []).some(([start, end]) => overlap({ start, end }, interval)) &&
+            (kind === null || (size === null) === (answer.deseasonalised === true)) &&
             (kind === null ||
               // Turns of an inspection: the last has all intervals, and each names the departures of its own window.
               (window === null ? answers : [answer]).some(({ response }) => response.includes(clause))),

@@ -91,7 +91,7 @@ function measuredIn(directory: string): Measured & { readonly workers: number } 
   for (const { response } of readJsonLines(file, shape, { advice: 'the table of completions is damaged' }))
     lengths.push(tokenizer.encode(response).length + 1);
   if (lengths.length === 0) throw new DataError('holds no responses', { file });
-  // Of train, of quickstart, and of runs before either wrote them.
+  // Those of train, of quickstart, and of runs before either wrote them.
   const { rl_workers: ofStage, workers: ofRun = rl.workers } = run.environment;
   const workers = Math.min(Number(ofStage ?? ofRun), rl.prompts);
   const phases = Object.keys(lines[0]!.ms);

@@ -120,7 +120,7 @@ export function narrow(
   });
 }
 
-/** Where each of some parts of an axis begins, and where the last one ends. */
+/** Beginnings of some parts of an axis, and the end of the last one. */
 function boundsOf(sizes: readonly number[]): number[] {
   const bounds = [0];
   for (const size of sizes) bounds.push(bounds.at(-1)! + size);
