@@ -24,6 +24,8 @@ const PART_APART = 0.75;
 /** Fewest groups in a row that are the peaks of one change, and the largest gap between them in seasons. */
 const FEWEST_PEAKS = 3;
 const NEAR_PEAKS = 0.6;
+/** Largest distance of the peaks of one change from whole cycles, in cycles. */
+const OFF_CYCLE = 0.1;
 
 /** From the first start to the last end. */
 const extent = (some: readonly Stretch[]): Stretch => ({
@@ -127,6 +129,16 @@ export function join(all: readonly Candidate[], length: number, period: number |
     last.end = Math.max(last.end, group.end);
     last.members.push(...group.members);
   }
+  const peakOf = ({ members }: (typeof groups)[number]): number =>
+    members.reduce((most, member) => (member.severity > most.severity ? member : most)).peak;
+  // Number of groups with an earlier one whole cycles before: what departs at any time is several events.
+  const inStep = (chain: typeof groups): number =>
+    chain.filter((group, k) =>
+      chain.slice(0, k).some((earlier) => {
+        const cycles = (peakOf(group) - peakOf(earlier)) / period!;
+        return cycles > 0.5 && Math.abs(cycles - Math.round(cycles)) <= OFF_CYCLE;
+      }),
+    ).length;
   // A change of amplitude or pace departs at the peaks of every cycle: three or more, closer than a cycle, are one event.
   const events: typeof groups = [];
   for (let i = 0; i < separate.length; ) {
@@ -138,7 +150,7 @@ export function join(all: readonly Candidate[], length: number, period: number |
     )
       j++;
     const chain = separate.slice(i, j);
-    if (chain.length >= FEWEST_PEAKS) {
+    if (chain.length >= FEWEST_PEAKS && 2 * inStep(chain) >= chain.length - 1) {
       const members = chain.flatMap((group) => group.members);
       events.push({ start: chain[0]!.start, end: chain.at(-1)!.end, members });
     } else events.push(...chain);

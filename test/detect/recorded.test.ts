@@ -166,3 +166,22 @@ describe('a burst of noise', () => {
     expect(found.flat()).toEqual([]);
   });
 });
+
+describe('departures within a day of each other', () => {
+  test.each([2, 3, 5, 6])('at no time of a cycle are told apart (%i)', (seed) => {
+    const random = new Random(seed, 'office');
+    const values = Float64Array.from({ length: 2500 }, (_, t) => {
+      const isOpen = t % 288 >= 108 && t % 288 < 216;
+      const usual = (isOpen ? 80 : 20) + (isOpen ? 4 : 0.6) * random.normal();
+      if (t >= 1908 && t < 1944) return usual + 50;
+      if (t >= 2102 && t < 2106) return -140;
+      return t >= 2140 && t < 2150 ? 55 : usual;
+    });
+    const { findings } = detect(values, { calendar: [12, 288, 2016] });
+    expect(findings.toSorted((a, b) => a.start - b.start)).toMatchObject([
+      { kind: 'level', direction: 'above', start: 1908, end: 1944 },
+      { kind: 'dip', start: 2102, end: 2106 },
+      { kind: 'level', direction: 'below', start: 2140, end: 2150 },
+    ]);
+  });
+});
