@@ -1,6 +1,7 @@
 /** Series side by side: one table of several, by the times that they share; and earlier samples in front of a recording. */
 
 import { getOrMake } from '../../src/ground/maps.ts';
+import { grouped } from '../../src/ground/numbers.ts';
 import { firstNames } from '../../src/ground/terminal.ts';
 import { median } from '../../src/series/stats.ts';
 import { formatDuration } from './clock.ts';
@@ -175,17 +176,20 @@ function earlierColumn(name: string, file: string, earlier: readonly Earlier[]) 
 /**
  * Puts earlier samples of all of its columns in front of a recording: what is usual is learned from them. They have no lines, and what is
  * missing between them and the recording stays missing.
+ * @param whose words behind "earlier samples" in the note
  * @returns the recording, and the index of its first own sample; or the reason for which it stays alone
  */
 export function precede(
   recording: Recording,
   earlier: readonly Earlier[],
+  whose = '',
 ): { readonly recording: Recording; readonly start: number } | string {
   const { time, step, zone, origin, columns, rows } = recording;
   if (time === null || step === null || origin !== 'calendar') return 'the recording has no dates';
   const first = time[0]!;
   const placeOf = (ms: number): number => Math.round((ms - first) / step);
   const placed: { readonly filled: Float64Array; readonly count: number }[] = [];
+  const stamps = new Map<number, number>();
   for (const { name } of columns) {
     const found = earlierColumn(name, recording.name, earlier);
     if (found === null) return `they have no column ${name}, or several`;
@@ -199,23 +203,26 @@ export function precede(
       .map((ms, i) => (Number.isNaN(values[i]!) ? 0 : placeOf(ms)))
       .filter((place) => place < 0);
     if (known.length === 0) return 'none of them comes before the recording';
-    // Samples far away tell little: no gap is longer than all that is known behind it.
+    // Samples far away tell little: no gap is longer than all that is known on one of its sides.
     let count = 0;
     const gap = (): number => (count === 0 ? 0 : known.at(-count)!) - known.at(-count - 1)! - 1;
-    while (count < known.length && gap() <= time.length + count) count++;
-    if (count === 0) return `they end ${formatDuration(gap() * step)} before the recording, which is shorter`;
+    while (count < known.length && gap() <= Math.max(time.length + count, known.length - count)) count++;
+    if (count === 0)
+      return `they end ${formatDuration(gap() * step)} before the recording, and both are shorter`;
     const start = -known.at(-count)!;
     const filled = new Float64Array(start).fill(Number.NaN);
     for (const [i, ms] of before.time.entries()) {
       const place = start + placeOf(ms);
-      if (place >= 0 && place < start) filled[place] = values[i]!;
+      if (place < 0 || place >= start) continue;
+      filled[place] = values[i]!;
+      stamps.set(place - start, ms);
     }
     placed.push({ filled, count });
   }
   const start = Math.max(...placed.map(({ filled }) => filled.length));
   const known = Math.max(...placed.map(({ count }) => count));
   const times = Float64Array.from({ length: start + time.length }, (_, i) =>
-    i < start ? first + (i - start) * step : time[i - start]!,
+    i < start ? (stamps.get(i - start) ?? first + (i - start) * step) : time[i - start]!,
   );
   return {
     start,
@@ -232,8 +239,8 @@ export function precede(
       rows: Int32Array.from(times, (_, i) => (i < start ? -1 : rows[i - start]!)),
       notes: [
         {
-          kind: 'history',
-          text: `${known} earlier samples show what is usual; only what ends after them is reported.`,
+          ...{ kind: 'history', count: known },
+          text: `${grouped(known)} earlier samples${whose} show what is usual; only what ends after them is reported.`,
         },
         ...recording.notes,
       ],

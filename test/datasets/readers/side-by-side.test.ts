@@ -66,6 +66,22 @@ describe('earlier samples', () => {
     expect(precede(withFileName(later, 'db'), files)).toMatchObject({ start: 24 });
   });
 
+  test('before a gap are taken where they, or what comes after it, are longer than the gap', () => {
+    const days = (from: number, length: number) => recording('web', from, length, { load, heat });
+    expect(precede(later, [days(-90, 60)])).toMatchObject({ start: 114 });
+    expect(precede(later, [days(-90, 50)])).toMatch(/^they end 2 d.* before the recording/);
+    expect(precede(days(24, 70), [days(-90, 50)])).toMatchObject({ start: 114 });
+  });
+
+  test('keep their own stamps, beside those that the step gives to a gap', () => {
+    const before = recording('web', 0, 20, { heat, load });
+    const late = before.time!.map((ms, i) => ms + (i % 3) * 60_000);
+    const joined = precede(later, [{ ...before, time: late }]);
+    if (typeof joined === 'string') throw new Error(joined);
+    expect(joined.recording.time!.subarray(0, 20)).toEqual(late);
+    expect(joined.recording.time![20]).toBe(MONDAY + 20 * HOUR);
+  });
+
   test('far before the rest are left out, and alone they are refused', () => {
     const old = recording('web', -500, 30, { load, heat });
     const near = recording('web', 0, 24, { load, heat });
