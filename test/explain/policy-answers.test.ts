@@ -369,6 +369,18 @@ describe('a policy that is shown several scales', () => {
     expect(said.intervals.map(([start, end]) => start < 750 && end > 730)).toEqual([true]);
   });
 
+  test('sees what is of interest in as many windows, however much comes before it', async () => {
+    const asked = async (length: number) => {
+      const options = { limit: 40, from: length - 900 };
+      return (await askColumn(column(wave(length, [])), seer(), options)).answers.map(
+        ({ start, end }) => end - start,
+      );
+    };
+    const [alone, behind] = [await asked(900), await asked(9000)];
+    expect(Math.min(...behind)).toBeLessThanOrEqual(Math.min(...alone));
+    expect(behind.length).toBeLessThanOrEqual(40 + 3);
+  });
+
   test('has no confidence to tell where none was measured', async () => {
     const said = await askColumn(column(wave(300, [[130, 150]])), seer({ confidence: null }));
     expect(said.confidences).toBeNull();
