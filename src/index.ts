@@ -175,7 +175,7 @@ export async function explain(file: string, options: ExplainOptions = {}): Promi
     'explain',
     options,
     'severity direction relativeFloor absoluteFloor columns time key select tz keepSentinels ' +
-      'decimal rate since out policy engine device window overlap',
+      'decimal rate history since out policy engine device window overlap',
   );
   const { explainFile } = await import('./run/detect.ts');
   const { since, out, policy, engine, device, window, overlap, columns = [], ...detect } = options;

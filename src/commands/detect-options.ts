@@ -1,4 +1,6 @@
 /** Options that `detect` and `explain` share, and the report as text for a terminal. */
+import { existsSync } from 'node:fs';
+import { parseDuration } from '../../datasets/readers/clock.ts';
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { KIND_WORDS, LEVELS, type Level } from '../detect/finding.ts';
 import { claimWords, confidenceWords, policyWords } from '../explain/policy-words.ts';
@@ -96,6 +98,10 @@ function inputOf(
     if (file === undefined)
       throw new ConfigError(
         'file: missing; name a CSV file, for example metrics.csv, or a server with --prometheus',
+      );
+    if (history !== undefined && parseDuration(history) !== null && !existsSync(history))
+      throw new ConfigError(
+        `--history ${history}: a duration needs --prometheus; name a file with earlier samples`,
       );
     return { file, history };
   }

@@ -96,6 +96,10 @@ async function runFollow(args: DetectArguments): Promise<void> {
     throw new ConfigError(
       '--prometheus: --follow reads standard input; run detect --state from a timer instead',
     );
+  if (args.history !== undefined)
+    throw new ConfigError(
+      '--history: --follow learns from its first rows; put the earlier rows in front: (cat old.csv; tail -n +2 -F new.csv) | timeseer detect --follow',
+    );
   for (const name of ['out', 'scores', 'policy', 'engine', 'device'] as const)
     if (args[name] !== undefined)
       throw new ConfigError(
@@ -400,6 +404,10 @@ export const detectCommand = command({
     [
       '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
       'In a cron job: report each new finding once',
+    ],
+    [
+      '$0 detect today.csv --history last-week.csv',
+      'A file of one day: what is usual at its hours is learned from the week before',
     ],
     [
       '$0 detect metrics.csv --policy small',

@@ -21,9 +21,14 @@ export function failOn({ findings }: AnomalyReport, level: Level | null): 0 | 1 
  *
  * @param since "2025-03-04", "2025-03-04T14:00" (the clock of the file's stamps, where no zone is given), or a span such as "90min",
  * "2h", "3d" before the last sample
+ * @param before words for that moment in the note about what is left out
  * @throws ConfigError for another form, and for a recording without time
  */
-export function sinceReport(report: AnomalyReport, since: string): AnomalyReport {
+export function sinceReport(
+  report: AnomalyReport,
+  since: string,
+  before = `--since ${since}`,
+): AnomalyReport {
   if (report.samples === 0) return report;
   if (report.to === null)
     throw new ConfigError(
@@ -38,7 +43,7 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
   return selectFindings(
     { ...sincePolicy(report, from), notes },
     (finding) => spanOf(finding).to >= from,
-    `over before --since ${since}`,
+    `over before ${before}`,
   );
 }
 

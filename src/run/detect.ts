@@ -148,9 +148,11 @@ export interface PipelineOptions extends AskedOptions {
   readonly window?: string | undefined;
   /** Leaves out what was over before; see `sinceReport`. */
   readonly since?: string | undefined;
+  /** Words for that moment; see `sinceReport`. */
+  readonly before?: string | undefined;
   /** Asks a policy about the columns from a sample on; undefined where it cannot be asked. */
   readonly ask?: ((source: ReportSource, from: number) => Promise<PolicyOpinion | undefined>) | undefined;
-  /** Index of the first sample that a policy is asked about. Default: 0. */
+  /** Index of the first sample that is judged and that a policy is asked about. Default: 0. */
   readonly from?: number | undefined;
   readonly onColumn?: (done: number) => void;
 }
@@ -212,10 +214,12 @@ function windowNotes({ columns, rows: { length } }: Recording, [start, end]: Int
 export async function detectRecording(
   name: string,
   recording: Recording,
-  { since, window, ask, from = 0, onColumn, ...options }: PipelineOptions,
+  { since, before, window, ask, from = 0, onColumn, ...options }: PipelineOptions,
 ): Promise<Omit<Detected, 'seconds'>> {
   const known = { ...options, ...knownTimes(recording) };
   const span = window === undefined ? null : spanOf(window, recording);
+  if (span !== null && span[1] <= from)
+    throw new ConfigError(`--window ${window}: ends before the recording begins, in its --history`);
   const detections = [];
   for (const { values } of recording.columns) {
     detections.push(span === null ? detect(values, known) : moved(values, span, known));
@@ -226,7 +230,7 @@ export async function detectRecording(
   const told = { ...recording, notes: [...notes, ...recording.notes] };
   const source = reportSource(onOneLine(name), told, detections, span ?? undefined);
   const whole = buildReport(source, await ask?.(source, from));
-  const report = since === undefined ? whole : sinceReport(whole, since);
+  const report = since === undefined ? whole : sinceReport(whole, since, before);
   verify(report, source);
   return { source, report };
 }
@@ -325,7 +329,7 @@ function withHistory(
   request: DetectRequest,
   known: readonly Earlier[],
   since: string | undefined,
-): Pick<PipelineOptions, 'since' | 'from'> & { readonly recording: Recording } {
+): Pick<PipelineOptions, 'since' | 'before' | 'from'> & { readonly recording: Recording } {
   const { history } = request;
   const start = recording.time?.[0];
   // A recording that begins with what the policy was adapted to has its history inside.
@@ -333,7 +337,8 @@ function withHistory(
   const earlier =
     history === undefined ? known.filter(isBefore) : [readRecording(history, readingOf(request))];
   if (earlier.length === 0) return { recording, since };
-  const joined = precede(recording, earlier);
+  const whose = history === undefined ? ' that the policy was adapted to' : ` of ${basename(history)}`;
+  const joined = precede(recording, earlier, onOneLine(whose));
   if (typeof joined === 'string') {
     if (history !== undefined)
       throw new ConfigError(
@@ -344,8 +349,9 @@ function withHistory(
   }
   const { time, zone } = joined.recording;
   const [first, last] = [time![joined.start]!, time!.at(-1)!];
-  const from = since === undefined ? first : Math.max(first, parseInstant(since, '--since', zone, last));
-  return { recording: joined.recording, from: joined.start, since: new Date(from).toISOString() };
+  const after = { recording: joined.recording, from: joined.start };
+  if (since !== undefined && parseInstant(since, '--since', zone, last) > first) return { ...after, since };
+  return { ...after, since: new Date(first).toISOString(), before: 'the recording begins' };
 }
 
 /**

@@ -30,7 +30,9 @@ const text = (meaning: string) => z.string().min(1).optional().describe(meaning)
 const INPUT = {
   file: text('CSV file with numeric columns, JSON lines, InfluxDB CSV or line protocol'),
   query: text('PromQL, where the server was started with --prometheus; each series is a column'),
-  history: text('With query: how far back to read, such as 7d; default: as far as since, else 1d'),
+  history: text(
+    'With file: a file with earlier samples of the same columns, which show what is usual. With query: how far back to read, such as 7d; default: as far as since, else 1d',
+  ),
   step: text('With query: time between two samples; default: 1m'),
   column: z.array(z.string()).optional().describe('Columns by name or number; default: all numeric ones'),
   time: text('Column of time; default: detected'),
@@ -92,7 +94,9 @@ export function createMcpServer({ prometheus: url, tokenFile, caFile }: McpOptio
       throw new ConfigError('query: start the server with --prometheus, the address to ask');
     return {
       ...{ file: file ?? query!, columns: column, time, key, select, tz, window, severity, direction },
-      ...(query === undefined ? {} : { prometheus: { url: url!, query, history, step, tokenFile, caFile } }),
+      ...(query === undefined
+        ? { history }
+        : { prometheus: { url: url!, query, history, step, tokenFile, caFile } }),
     };
   };
   /** Answers a call; errors are for the assistant, which may ask better. */

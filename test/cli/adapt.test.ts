@@ -146,8 +146,8 @@ describe('timeseer adapt', () => {
       return JSON.parse(report);
     };
     const later = await judged('pump-later.csv');
-    expect(later.notes[0].text).toBe(
-      '2400 earlier samples show what is usual; only what ends after them is reported.',
+    expect(later.notes[0].text.replace(/\s/gu, ' ')).toBe(
+      '2 400 earlier samples that the policy was adapted to show what is usual; only what ends after them is reported.',
     );
     expect(later.samples).toBe(2700);
     expect(later.findings).toMatchObject([{ start: 2520, end: 2530, direction: 'below' }]);

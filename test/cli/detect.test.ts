@@ -42,7 +42,64 @@ function withGap(name: string): string {
   return place(name);
 }
 
+/** Eight days of load by the hour, every 15 minutes and some seconds: a week, and a day with the load of midnight at noon, for two hours. */
+function weekAndDay(): { readonly week: string; readonly day: string } {
+  const draw = new Random(8, 'week');
+  const rows = Array.from({ length: 8 * 96 }, (_, i) => {
+    const hour = i >= 720 && i < 728 ? 0 : (i % 96) / 96;
+    const at = Date.UTC(2025, 2, 3) + i * 900_000 + (i % 4 === 0 ? 5000 : 0);
+    return `${new Date(at).toISOString()},${(300 - 200 * Math.cos(2 * Math.PI * hour) + 8 * draw.normal()).toFixed(1)}`;
+  });
+  const write = (name: string, part: readonly string[]): string => {
+    writeFileSync(place(name), `time,load\n${part.join('\n')}\n`);
+    return place(name);
+  };
+  return { week: write('week.csv', rows.slice(0, 672)), day: write('day.csv', rows.slice(672)) };
+}
+
 describe('timeseer detect', () => {
+  test('judges a day by the week of --history, and reports that day alone', async () => {
+    const { week, day } = weekAndDay();
+    const shown = JSON.parse((await inside('detect', day, '--history', week, '--json')).out);
+    expect([shown.samples, shown.findings.length]).toEqual([768, 1]);
+    const [{ start, end, from, rows, direction }] = shown.findings;
+    expect([Math.abs(start - 720) <= 1, Math.abs(end - 728) <= 1, direction]).toEqual([true, true, 'below']);
+    // Lines are those of the day, below its header.
+    expect(rows).toEqual({ first: start - 672 + 2, last: end - 672 + 1 });
+    expect(from.ms).toBe(Date.UTC(2025, 2, 3) + start * 900_000 + (start % 4 === 0 ? 5000 : 0));
+    expect(shown.notes[0].text.replace(/\s/gu, ' ')).toMatch(/^672 earlier samples of week\.csv show what/);
+    // What was over before is no finding, and said to be left out without an option that nobody gave.
+    const rest = place('rest.csv');
+    const [header, ...all] = readFileSync(day, 'utf8').split('\n');
+    writeFileSync(rest, [header, ...all.slice(64)].join('\n'));
+    writeFileSync(place('until.csv'), readFileSync(week, 'utf8') + all.slice(0, 64).join('\n'));
+    const { out } = await inside('detect', rest, '--history', place('until.csv'));
+    expect(out).toMatch(/Nothing unusual .*note: 1 finding over before the recording begins\.\n/s);
+  });
+
+  test('keeps the stamps of a --history, so that a state knows them the day after', async () => {
+    const { week, day } = weekAndDay();
+    const state = place('days.json');
+    expect((await inside('detect', week, '--state', state)).code).toBe(0);
+    const next = await inside('detect', day, '--history', week, '--state', state);
+    expect([next.code, next.out]).toEqual([0, expect.stringContaining('1 finding: ')]);
+    const again = await inside('detect', day, '--history', week, '--state', state);
+    expect(again.out).toContain('note: 1 finding reported before, by --state.');
+  });
+
+  test.each([
+    [['--history', 'day.csv'], /none of them comes before the recording/],
+    [['--history', '7d'], /--history 7d: a duration needs --prometheus/],
+    [['--history', 'week.csv', '--window', '2025-03-05..2025-03-06'], /ends before the recording begins/],
+    [['--history', 'week.csv', '--follow'], /--history: --follow learns from its first rows/],
+  ])('%j is refused', async (options, message) => {
+    const { day } = weekAndDay();
+    const given = options.map((option) => (option.endsWith('.csv') ? place(option) : option));
+    const named = given.includes('--follow') ? [] : [day];
+    const { code, err } = await inside('detect', ...named, ...given);
+    expect([code, err]).toEqual([2, expect.stringMatching(message)]);
+  });
+
   test('tells faults of the data apart from findings and assumptions, in every form', async () => {
     const path = withGap('gap.csv');
     const sentence =

@@ -78,10 +78,13 @@ export function testCommands(wanted: (command: string) => boolean): void {
       writeFileSync(name!, text!);
     const stamp = (i: number): string =>
       new Date(Date.UTC(2025, 2, 1) + i * 300_000).toISOString().slice(0, 16);
-    writeFileSync(
-      'my.csv',
-      `time,value\n${wave.map((value, i) => `${stamp(i)},${value.toFixed(4)}`).join('\n')}\n`,
-    );
+    const rows = wave.map((value, i) => `${stamp(i)},${value.toFixed(4)}`);
+    for (const [name, part] of [
+      ['my.csv', rows],
+      ['last-week.csv', rows.slice(0, 412)],
+      ['today.csv', rows.slice(412)],
+    ] as const)
+      writeFileSync(name, `time,value\n${part.join('\n')}\n`);
   });
 
   afterEach(() => {
