@@ -177,7 +177,7 @@ const [LEAST_SCATTER, ON_LINE] = [2e-4, 0.5];
 const [SLOPE_OVER, WANDERS] = [1 / 8, 2];
 
 /** Returns the line that [N] values scatter around, whose slope is the median one; null if they do not, stand still for a time, or begin to drift. */
-function lineOf(values: Float64Array): Float64Array | null {
+function lineOf(values: Float64Array, day: number | null): Float64Array | null {
   const lag = Math.ceil(SLOPE_OVER * values.length);
   const changes = difference(values.subarray(lag), values.subarray(0, -lag));
   const rise = median(changes);
@@ -187,7 +187,7 @@ function lineOf(values: Float64Array): Float64Array | null {
   const usual = median(changes.map((change) => Math.abs(change - rise)));
   if (usual >= WANDERS * median(stepSizes(around))) return null;
   if (rest < LEAST_SCATTER * whole || rest > ON_LINE * whole) return null;
-  if (stillness(values, LEVELS.medium).length > 0) return null;
+  if (stillness(values, LEVELS.medium, day).length > 0) return null;
   // A leak that lasts for most of the series has the median slope too.
   const leak = drifts(values, [], { floor: FLOOR * whole, least: LEVELS.medium, looks: 1, day: null });
   return leak.found.length === 0 ? line : null;
@@ -349,10 +349,12 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number, gi
       .filter(({ start, end }) => n >= FEWEST_FOR_TAILS || end - start > ODD.at(-1)!),
   );
   candidates.push(
-    ...[...stillness(values, least), ...levelStillness(values, low, high, least)].map((candidate) => ({
-      ...candidate,
-      track: 'still' as const,
-    })),
+    ...[...stillness(values, least, day), ...levelStillness(values, low, high, least, day)].map(
+      (candidate) => ({
+        ...candidate,
+        track: 'still' as const,
+      }),
+    ),
   );
   candidates.push(...cutoffs(values, least).map((candidate) => ({ ...candidate, track: 'limit' as const })));
   const before = [...candidates];
@@ -639,7 +641,7 @@ export function detect(given: Float64Array, asked: DetectOptions = {}): Detectio
   if (isConstant(whole, 0, n))
     return unjudged(bridged, say`Usual days and days of rest or of a month have one value each.`);
   // The height of a line depends on the length of the series: it hides what departs from the line.
-  const line = lineOf(whole);
+  const line = lineOf(whole, day);
   const values = line === null ? whole : difference(whole, line);
   const options = { ...asked, weekends };
   const first = analyse(values, options, step, given);

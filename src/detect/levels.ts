@@ -768,12 +768,14 @@ function rarityOfRun(length: number, others: readonly number[]): number {
 const [MOST_STUCK, MOST_STUCK_SHARE] = [6, 1 / 5];
 /** Fewest standstills that keep time, and the least ratio of their lengths and of their distances to each other. */
 const [FEWEST_IN_TIME, IN_TIME] = [3, 0.9];
+/** Share of a day within which standstills of every day begin: pauses, and days without work. */
+const SAME_HOUR = 1 / 8;
 
 /**
  * Returns the length of the longest usual run of a series of `n` samples: the one next to the widest gap in the lengths, at most six runs from
- * the longest. Alike runs at equal distances, such as closed weekends, are usual.
+ * the longest. Alike runs at equal distances, such as closed weekends, are usual, and so are several that begin at one time of `day` samples.
  */
-function longestUsual(all: readonly Interval[], n: number): number {
+function longestUsual(all: readonly Interval[], n: number, day: number | null): number {
   const sorted = all.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
   const lengths = sorted.map(([start, end]) => end - start);
   const isEven = (some: readonly number[]): boolean => Math.min(...some) >= IN_TIME * Math.max(...some);
@@ -785,6 +787,12 @@ function longestUsual(all: readonly Interval[], n: number): number {
     const distances = starts.slice(1).map((start, i) => start - starts[i]!);
     return k >= FEWEST_IN_TIME && isEven(lengths.slice(0, k)) && isEven(distances);
   };
+  const atOneHour = (k: number): boolean => {
+    // Of a day of few samples many begin together by chance.
+    if (day === null || SAME_HOUR * day < 1 || k < 2) return false;
+    const hours = sorted.slice(0, k).map(([start]) => start % day);
+    return hours.some((from) => hours.every((hour) => (hour - from + day) % day <= SAME_HOUR * day));
+  };
   const before = (k: number): number => (lengths[k - 1] ?? 1) / (lengths[k] ?? 1);
   let [widest, together] = [1, lengths[0] ?? 0];
   for (let k = 2; k <= Math.min(MOST_STUCK, lengths.length); k++) {
@@ -793,7 +801,7 @@ function longestUsual(all: readonly Interval[], n: number): number {
     if (keepTime(k)) return lengths[1]!;
     if (before(k) >= LONGER && before(k) > before(widest)) widest = k;
   }
-  return lengths[widest] ?? 1;
+  return lengths[atOneHour(widest) ? 1 : widest] ?? 1;
 }
 
 /** Longest share of a series that can stand still: of more, the standstill is what is usual. */
@@ -802,8 +810,15 @@ const LONGEST_STILL = 0.9;
 /**
  * Finds runs of one value in [N] that are too long for the share p of samples equal to the one before (a run of length L has probability
  * pᴸ⁻¹), and longer than the other runs: in a series that stands still every night, one more night does not count. `least` > 0.
+ *
+ * @param day samples of a day; null if not known
  */
-export function stillness(values: Float64Array, least: number, longestPart = LONGEST_STILL): Stretch[] {
+export function stillness(
+  values: Float64Array,
+  least: number,
+  day: number | null,
+  longestPart = LONGEST_STILL,
+): Stretch[] {
   const n = values.length;
   // Runs of equal pairs are one sample shorter than the standstill.
   const all = runs(n - 1, (i) => values[i] === values[i + 1]).map(
@@ -818,7 +833,7 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
     lengths.get(value)!.filter((length) => 2 * length >= most.get(value)!).length >= FEWEST_RESTS;
   const apart = all.filter(([start]) => !rests(values[start]!));
   const longest = apart.reduce((most, [start, end]) => Math.max(most, end - start), 1);
-  const usual = longestUsual(apart, n);
+  const usual = longestUsual(apart, n, day);
   const times = new Map<number, number>(all.map(([start]) => [values[start]!, 0]));
   for (const value of values) if (times.has(value)) times.set(value, times.get(value)! + 1);
   return all.flatMap(([start, end]): Stretch[] => {
@@ -850,7 +865,13 @@ export function stillness(values: Float64Array, least: number, longestPart = LON
 }
 
 /** Finds the stretches of [N] noisy values on one of two levels, `low` and `high`, that are too long; none where there are no two levels. */
-export function levelStillness(values: Float64Array, low: number, high: number, least: number): Stretch[] {
+export function levelStillness(
+  values: Float64Array,
+  low: number,
+  high: number,
+  least: number,
+  day: number | null,
+): Stretch[] {
   const middle = (low + high) / 2;
   const reach = (BETWEEN / 2) * (high - low);
   const [above, below] = [
@@ -860,7 +881,7 @@ export function levelStillness(values: Float64Array, low: number, high: number, 
   const n = values.length;
   if (Math.min(above, below) < LEAST_BEYOND * n || n - above - below > MOST_BETWEEN * n) return [];
   const states = values.map((value) => Number(value > middle));
-  return stillness(states, least, LONGEST_EPISODE);
+  return stillness(states, least, day, LONGEST_EPISODE);
 }
 
 /** Fewest samples at a limit, and the longest cutoff, as a share of the series. */

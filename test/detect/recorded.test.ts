@@ -134,6 +134,39 @@ describe('standstills', () => {
     });
     expect(detect(values).findings.filter(({ kind }) => kind === 'flat')).toEqual([]);
   });
+
+  test.each([
+    ['two Sundays', [3, 10], 0, 24],
+    ['Sundays and a holiday', [3, 6, 10], 0, 24],
+    ['pauses about noon', [0, 1, 2, 3], 48, 5],
+  ])('of a counter at %s are usual', (_, days, noon, length) => {
+    const random = new Random(1, 'pauses');
+    const day = noon === 0 ? 24 : 96;
+    // Pauses begin within three hours of each other, days without work at midnight.
+    const rests = days.map((at): [number, number] => {
+      const start = day * at + noon + (noon === 0 ? 0 : random.integer(-6, 6));
+      return [start, start + length + (noon === 0 ? 0 : random.integer(0, 4))];
+    });
+    let count = 0;
+    const values = Float64Array.from({ length: 400 }, (_, t) => {
+      if (!rests.some(([start, end]) => t >= start && t < end)) count += random.integer(1, 20);
+      return count;
+    });
+    const { findings } = detect(values, { calendar: [day, 7 * day] });
+    expect(findings.filter(({ kind }) => kind === 'flat')).toEqual([]);
+  });
+
+  test.each([
+    ['at several times of day', [4, 96, 672]],
+    ['on several days of a daily series', [7]],
+  ])('of a sensor that sticks %s are found where the day is known', (_, calendar) => {
+    const random = new Random(4, 'sticks by day');
+    const values = Float64Array.from({ length: 2000 }, () => 20 + 0.7 * random.normal());
+    const starts = [230, 985, 1360];
+    for (const [k, start] of starts.entries()) values.fill(19.7 + 0.1 * k, start, start + 24 + 3 * k);
+    const { findings } = detect(values, { calendar });
+    expect(findings.map(({ start }) => start).sort((a, b) => a - b)).toEqual(starts);
+  });
 });
 
 describe('a burst of noise', () => {
