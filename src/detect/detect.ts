@@ -65,6 +65,7 @@ import {
   comesByChance,
   explainer,
   likeEdges,
+  onlyByParts,
   PEAK,
   PEERS,
   recurring,
@@ -490,6 +491,9 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number, gi
     });
   if (grows !== null && !stepped(grows)) accepted.push(grows);
   accepted.sort((a, b) => b.severity - a.severity);
+  const sizes = tracks.flatMap(({ name, values }) => (name === 'size' ? [values] : []));
+  const isOfParts = onlyByParts(sizes, accepted);
+  const told = accepted.filter((candidate) => candidate.track !== 'size' || !isOfParts(candidate));
   // Expect the values of similar stretches only if they predict far better: for a wave of varying period, not noise with a few spikes.
   const ordinary =
     season?.expected ??
@@ -498,7 +502,9 @@ function analyse(values: Float64Array, options: AnalyseOptions, step: number, gi
       : plain);
   const follows = ordinary === plain && usualFromPlain !== usualFromLevel;
   const alike = ordinary === similar?.middle ? similar.window : null;
-  return { values, season, tracks, candidates: accepted, ordinary, follows, alike, phases, floor, usualStep };
+  return {
+    ...{ values, season, tracks, candidates: told, ordinary, follows, alike, phases, floor, usualStep },
+  };
 }
 
 /** Least difference of all samples before and behind a level that stays, as a share of its step. */

@@ -333,6 +333,42 @@ export function explainer(departures: Float64Array): (candidate: Candidate) => b
   };
 }
 
+/** Largest size of departures beside worse ones, as a share of that over the whole stretch, if they are not part of it. */
+const BESIDE = 0.5;
+
+/**
+ * Returns a function that is true of stretches of large departures, in a track of sizes, that are little more than worse and far shorter ones in
+ * them: by one of the tracks [N] the samples beside those depart as usual.
+ */
+export function onlyByParts(
+  sizes: readonly Float64Array[],
+  all: readonly Candidate[],
+): (whole: Candidate) => boolean {
+  const tracks = sizes.map((values) => ({ values, centre: median(values.slice()) }));
+  return (whole) => {
+    const parts = all.filter(
+      ({ track, start, end, severity, lasting }) =>
+        track !== 'size' &&
+        lasting !== true &&
+        severity >= whole.severity &&
+        start < whole.end &&
+        whole.start < end &&
+        2 * (end - start) < whole.end - whole.start,
+    );
+    if (parts.length === 0) return false;
+    return tracks.some(({ values, centre }) => {
+      let [sum, beside, count] = [0, 0, 0];
+      for (let i = whole.start; i < whole.end; i++) {
+        sum += values[i]! - centre;
+        if (parts.some(({ start, end }) => i >= start && i < end)) continue;
+        beside += values[i]! - centre;
+        count++;
+      }
+      return count > 0 && beside / count < (BESIDE * sum) / (whole.end - whole.start);
+    });
+  };
+}
+
 /** Smallest change of the expected values near a narrow peak, as a share of the departure. */
 export const PEAK = 0.5;
 

@@ -200,6 +200,32 @@ describe('a burst of noise', () => {
   });
 });
 
+describe('a shift of three hours', () => {
+  test.each([
+    [288, 14, 2, 3, 40],
+    [288, 8, 2, 3, 40],
+    [288, 5, 2, 13, -40],
+    [96, 14, 2, 3, -40],
+  ])(
+    'ends where it ends, whatever similar stretches say behind it (%i × %i)',
+    (day, days, noise, hour, size) => {
+      const start = day * (days - 1) + Math.round((hour * day) / 24);
+      const end = start + day / 8;
+      for (const seed of [1, 2]) {
+        const random = new Random(seed, `${day}/${days}/${noise}/${hour}/${size}`);
+        const values = Float64Array.from({ length: day * days }, (_, t) => {
+          const usual = 100 + 40 * Math.sin(2 * Math.PI * (t / day - 0.3)) + noise * random.normal();
+          return t >= start && t < end ? usual + size : usual;
+        });
+        const { findings } = detect(values, { calendar: [day / 24, day, 7 * day] });
+        const [found, ...others] = findings.filter((one) => one.start < end && start < one.end);
+        expect(others).toEqual([]);
+        expect(Math.abs(found!.start - start) + Math.abs(found!.end - end)).toBeLessThan(day / 16);
+      }
+    },
+  );
+});
+
 describe('departures within a day of each other', () => {
   test.each([2, 3, 5, 6])('at no time of a cycle are told apart (%i)', (seed) => {
     const random = new Random(seed, 'office');
