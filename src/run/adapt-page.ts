@@ -2,13 +2,14 @@
 import { markdownTable, pageTable } from '../../eval/table.ts';
 import { METHODS } from '../background/background.ts';
 import { type Likeness, nearestDistance } from '../background/likeness.ts';
-import { change, fixed } from '../ground/numbers.ts';
+import { change, fixed, grouped } from '../ground/numbers.ts';
 import { shellWord } from '../ground/terminal.ts';
 import { bullets, FOOTER, type Html, html, page, plotFigure } from '../html/html.ts';
 import { STYLE } from '../html/style.ts';
 import { figureSvg } from '../plot/svg.ts';
 import { withInterval } from '../tasks/evaluation.ts';
 import type { Adapted, AdaptedSource } from './adapt.ts';
+import { HISTORY_FILE, MOST_KEPT } from './history.ts';
 import { valuesOf } from './sources.ts';
 
 /** Sources with pictures, and windows of each kind. */
@@ -105,6 +106,9 @@ The adapted policy was trained from ${names[0]} on windows like those of the fir
 made anomalies of ten kinds, and on as many other series. Measured on ${series} windows of the last part with made anomalies, which training
 did not see. How well it finds real anomalies was not measured: the recordings have no labels. Pictures and statistics of the windows:
 adapt.html.
+
+The latest ${grouped(MOST_KEPT)} samples of each recording are saved with the policy, in ${HISTORY_FILE}: detect and explain put them before later
+recordings of the same columns. To give the policy away without them, remove that file and its line in timeseer.sha256.
 
 ${markdownTable({
   head: ['metric', names[0], names[1], 'difference [95 %]'],

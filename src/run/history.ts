@@ -5,9 +5,9 @@ import type { Earlier } from '../../datasets/readers/side-by-side.ts';
 import { jsonText } from '../ground/files.ts';
 import { addToManifest, readSaved } from '../ground/manifest.ts';
 
-const HISTORY_FILE = 'timeseer.history.json';
+export const HISTORY_FILE = 'timeseer.history.json';
 /** Latest samples of a recording that are kept. */
-const MOST_KEPT = 20_000;
+export const MOST_KEPT = 20_000;
 
 const shape = z.strictObject({
   version: z.literal(1),

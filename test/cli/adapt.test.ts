@@ -127,7 +127,9 @@ describe('timeseer adapt', () => {
     const page = readFileSync(join(out, 'adapt.html'), 'utf8');
     expect(page).toContain(record.verdict);
     expect(page.match(/<svg role="img"/g)).toHaveLength(5);
-    expect(readFileSync(join(out, 'README.md'), 'utf8')).toContain(record.verdict);
+    const card = readFileSync(join(out, 'README.md'), 'utf8');
+    expect(card).toContain(record.verdict);
+    expect(card).toContain('in timeseer.history.json: detect and explain put them before later');
     for (const policy of new Set([out, record.policy])) {
       const { code, err } = await timeseer('detect', file!, '--column', 'load', '--policy', policy, '--json');
       expect(code, err).toBe(0);
