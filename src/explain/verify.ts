@@ -816,7 +816,9 @@ class Verification {
         const { kind, size, direction } = interval;
         const claims = interval.class !== null || kind !== null || size !== null || direction !== null;
         // No size is taken from a window without its season.
-        const clause = `${kind}${direction === null ? '' : ` ${direction}`} ${size === null ? '' : `${size} sd`}`;
+        const clause = new RegExp(
+          `${kind}${direction === null ? '' : ` ${direction}`} ${size ?? '[1-9]\\d*'} sd`,
+        );
         const supported = answers.some(
           (answer) =>
             answer.class === interval.class &&
@@ -825,7 +827,7 @@ class Verification {
             (kind === null || (size === null) === (answer.deseasonalised === true)) &&
             (kind === null ||
               // Turns of an inspection: the last has all intervals, and each names the departures of its own window.
-              (window === null ? answers : [answer]).some(({ response }) => response.includes(clause))),
+              (window === null ? answers : [answer]).some(({ response }) => clause.test(response))),
         );
         // `interval.finding` may stand for a finding that this report, of selected findings, does not list.
         const overlapped = findings.some(

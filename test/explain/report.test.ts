@@ -739,6 +739,20 @@ describe('what a policy says in a report', () => {
     expect(() => verify(report, source)).toThrow(/claim supported by an answer/);
   });
 
+  test('has no size where the answer was about a window without its season', () => {
+    const [answer] = opinion().columns[0]!.answers;
+    const without = opinion({ answers: [{ ...answer!, deseasonalised: true }] });
+    const report = buildReport(source, without);
+    const [interval] = report.policy!.columns[0]!.intervals;
+    expect(interval).toMatchObject({ class: 'trend', kind: 'level shift', direction: 'up', size: null });
+    verify(report, source);
+    interval!.size = 4;
+    expect(() => verify(report, source)).toThrow(/claim supported by an answer/);
+    interval!.size = null;
+    interval!.direction = null;
+    expect(() => verify(report, source)).toThrow(/claim supported by an answer/);
+  });
+
   test('stays in a report of some of the findings, and knows of the others', () => {
     const report = selectFindings(buildReport(source, opinion()), ({ rank }) => rank > 1);
     verify(report, source);
